@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
-# For people: `make help` lists the goals. Kbuild is what the kernel's build
-# system reads; scripts/ does the work, each script says in its head what it is.
+# The commands for users: `make help` lists the goals. The kernel's build system
+# reads Kbuild instead. The scripts in scripts/ do the work; each one's first
+# comment describes it.
 
 override EBB_CACHE := $(abspath $(or $(EBB_CACHE),.cache))
 export EBB_CACHE
 
-# The kernel tree to build against: as given, else the one in the cache once it
-# is there, else that of the running kernel.
+# The kernel tree to build against: KDIR if it is set, otherwise the tree in the
+# cache if it exists, otherwise that of the running kernel.
 cached = $(shell EBB_CACHE='$(EBB_CACHE)' scripts/setup --print kernel 2>/dev/null)
 KDIR ?= $(or $(cached),/lib/modules/$(shell uname -r)/build)
 
@@ -14,7 +15,7 @@ in_root := scripts/in-root
 programs := $(EBB_CACHE)/target/tools/powerpc64le-unknown-linux-gnu/release
 
 .DEFAULT_GOAL := modules
-# What runs at once is each script's own affair; the goals here go one by one.
+# Goals run one after the other. Each script decides itself what it runs at the same time.
 .NOTPARALLEL:
 
 .PHONY: modules
@@ -22,7 +23,7 @@ modules: ## build ebb_pmu.ko against KDIR (this is what plain `make` does)
 	+@scripts/$(if $(STOCK),stock,kbuild) '$(KDIR)' '$(CURDIR)' modules
 
 .PHONY: install
-install: modules ## install it where modprobe finds it (INSTALL_MOD_PATH is heeded)
+install: modules ## install it where modprobe finds it (INSTALL_MOD_PATH is respected)
 	+@scripts/$(if $(STOCK),stock,kbuild) '$(KDIR)' '$(CURDIR)' modules_install
 
 .PHONY: clean
@@ -164,7 +165,7 @@ fmt: ## format all Rust
 	@$(in_root) scripts/lint.py --fix
 
 .PHONY: lint
-lint: ## check the form of all sources, and the prose of documents
+lint: ## check form and prose of sources and documents
 	@scripts/setup kernel
 	@$(in_root) scripts/lint.py
 

@@ -46,9 +46,9 @@ def executed(file, logs):
             sys.exit(f"coverage: {log} does not say where the module was")
         for match in INSTRUCTION.finditer(Path(f"{log}.covered").read_bytes()):
             address = int(match[1], 16)
-            place = bisect_right(bases, (address, "~")) - 1
-            if place >= 0 and address - bases[place][0] < sizes[bases[place][1]]:
-                found[bases[place][1]].add(address - bases[place][0])
+            last = bisect_right(bases, (address, "~")) - 1
+            if last >= 0 and address - bases[last][0] < sizes[bases[last][1]]:
+                found[bases[last][1]].add(address - bases[last][0])
     return found
 
 
@@ -77,11 +77,11 @@ def main():
             continue
         inside = [s for s in elf.functions(file) if s.section == index]
         offsets = [o for s in inside for o in range(s.value, s.value + s.size, 4)]
-        places = filtered("addr2line", "".join(f"{o:#x}\n" for o in offsets), "-e", module, "-j", section.name)
-        for offset, place in zip(offsets, places, strict=True):
-            # A place is "rust/driver/count.rs:68 (discriminator 2)"; files of the kernel are
+        locations = filtered("addr2line", "".join(f"{o:#x}\n" for o in offsets), "-e", module, "-j", section.name)
+        for offset, location in zip(offsets, locations, strict=True):
+            # A location is "rust/driver/count.rs:68 (discriminator 2)"; files of the kernel are
             # ignored.
-            if match := re.search(r"(?:^|/)(rust/(?:driver|perf|power|isa207)/.*|rust/[^/]*\.rs):(\d+)", place):
+            if match := re.search(r"(?:^|/)(rust/(?:driver|perf|power|isa207)/.*|rust/[^/]*\.rs):(\d+)", location):
                 lines[match[1]].add(int(match[2]))
                 if offset in found[section.name]:
                     covered[match[1]].add(int(match[2]))

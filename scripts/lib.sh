@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# Shared parts of the scripts: where things are, how a step is shown and logged, how two
-# runs wait for each other, and what a user may do on this machine. Sets $top to the
-# checkout, except for the recipes of scripts/setup, which are run with $top.
+# Functions that the scripts share: paths, steps with their logs, locks, and tests of what the
+# user may do on this machine. Sets $top to the checkout, unless it is set, as for the recipes of
+# scripts/setup.
 
-# One line to stderr: progress never mixes with what a command prints.
+# say WORD...: prints a line to stderr, so that it does not mix with the output of a command.
 say() {
 	printf '%s\n' "$*" >&2
 }
@@ -15,36 +15,35 @@ die() {
 }
 
 top=${top:-$(cd "$(dirname "$0")/.." && pwd -P)}
-# What is made here is read by others, such as apt's own user.
+# Other users read the files, such as that of apt.
 umask 022
-# Physical and absolute: in-root shows the same directory under the same name.
-# Nothing is made before there is something to keep.
+# Make the path physical and absolute: in-root shows the same directory under the same name. The
+# directory itself is made only when there is something to store.
 EBB_CACHE=$(realpath -m -- "${EBB_CACHE:-$top/.cache}") || exit 1
 export EBB_CACHE
 # The programs for the guest, which `make tools` builds.
 # shellcheck disable=SC2034
 programs=$EBB_CACHE/target/tools/powerpc64le-unknown-linux-gnu/release
 
-# make's M= cannot hold a blank or a colon, and lists of paths here are split at
-# the first.
+# make's M= cannot contain a blank or a colon, and lists of paths here are split at blanks.
 case $top$EBB_CACHE in
 *[[:space:]]* | *:*) die "the paths of checkout and EBB_CACHE may not hold blanks or colons: $top, $EBB_CACHE" ;;
 esac
 
-# Arguments of make in the cross builds of kernel and module, in one place. $llvm is for clang only.
+# Arguments of make for the cross builds of kernel and module. $llvm is for clang only.
 # shellcheck disable=SC2034
 cross='ARCH=powerpc CROSS_COMPILE=powerpc64le-linux-gnu-' llvm='LLVM=-19'
 
-# step NAME CMD...: run CMD with its output in a log of that name, show how long
-# it took, in one line, as two steps may run at once; when it fails show the end of the
-# log and its path. CMD is a program, not a function, so that its own `set -e` is in force.
-# Until it has succeeded the log bears this shell's number too: another run may be at the
-# same step.
+# step NAME CMD...: runs CMD with its output in a log of that name, and prints how long it took.
+# If CMD fails, prints the end of the log and its path. Each message is a single line, because two
+# steps may run at the same time. CMD must be a program, not a function, so that its own `set -e`
+# works. Until CMD has succeeded, the log's name also has the number of this shell, because another
+# run may be at the same step.
 step() {
 	step_base=$EBB_CACHE/log/$(printf '%s' "$1" | tr -c 'A-Za-z0-9.' '-')
 	step_log=$step_base.$$.log
 	mkdir -p "$EBB_CACHE/log"
-	# Those of failures long mended.
+	# Remove the logs of failures that are a week old.
 	find "$EBB_CACHE/log" -maxdepth 1 -name '*.*.log' -mtime +7 -delete
 	step_start=$(date +%s)
 	step_name=$(printf '  %-40s' "$1")
@@ -64,8 +63,8 @@ step() {
 	return "$step_status"
 }
 
-# lock NAME: hold the lock NAME until this shell ends. Children inherit it, so
-# what an interrupted run left running keeps the next one waiting as well.
+# lock NAME: takes the lock NAME, and keeps it until this shell ends. Child processes inherit it, so
+# the next run also waits for processes that an interrupted run left.
 lock() {
 	mkdir -p "$EBB_CACHE/lock"
 	exec 9>"$EBB_CACHE/lock/$1" || exit 1
@@ -74,8 +73,8 @@ lock() {
 	flock 9
 }
 
-# fingerprint DIR PATH...: one checksum of the names, kinds and sizes of all
-# files under these paths of DIR. Reads no contents, so it is quick.
+# fingerprint DIR PATH...: prints a checksum of the names, kinds and sizes of all files below these
+# paths of DIR. It reads no contents, so it is quick.
 fingerprint() {
 	(cd "$1" && shift && find "$@" ! -type d -printf '%y %s %p\n' | LC_ALL=C sort | sha256sum)
 }
@@ -101,8 +100,8 @@ find_namespace() {
 	die "$(id -un) may not make a user namespace (unshare -Urm): $(find_obstacle)"
 }
 
-# Prints what forbids user namespaces, and what to do about it. Tests put their own folder in the
-# place of /proc.
+# Prints what forbids user namespaces, and how to allow them. Tests replace /proc by a folder of their
+# own.
 find_obstacle() {
 	proc=${EBB_PROC:-/proc}
 	if grep -qs '^Seccomp:[[:space:]]*[12]' "$proc/self/status"; then
@@ -115,7 +114,7 @@ find_obstacle() {
 	elif grep -qsx 1 "$proc/sys/kernel/apparmor_restrict_unprivileged_userns"; then
 		echo "AppArmor restricts them; as root: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
 	elif [ "$(id -u)" -eq 0 ] && grep -qs '^CapEff:[[:space:]]*[0-9a-f]\{8\}[0-7]' "$proc/self/status"; then
-		# The kernel wants it of a user 0 who becomes root there (bit 31).
+		# The kernel requires it (bit 31) if user 0 is to be root in the namespace.
 		echo "root lacks CAP_SETFCAP; start the container with --cap-add SETFCAP, or as an ordinary user"
 	else
 		echo "the kernel lacks CONFIG_USER_NS, or a chroot or a security module" \
@@ -124,7 +123,7 @@ find_obstacle() {
 }
 
 # unpack PACKAGE FOLDER [OPTION]...: unpacks the files of a Debian package, with these options of
-# tar(1). All belong to the caller: a user namespace has no other owner.
+# tar(1). All files belong to the caller, because a user namespace has no other user.
 unpack() {
 	package=$1 folder=$2
 	shift 2

@@ -12,7 +12,7 @@ layout      rust/ has 100 columns, a file in Rust states its purpose, each `unsa
 shellcheck  shell scripts
 checkpatch  C and the kernel patches are in the kernel's style
 codespell   words are spelt right, except for those of scripts/tables/codespell-words
-prose       documents have none of the patterns in scripts/tables/prose-patterns
+prose       documents and comments have none of the patterns in scripts/tables/prose-patterns
 links       links in documents lead to a file, and to a heading of it; sources name
             documents that exist
 
@@ -33,9 +33,10 @@ from host import table
 from host.steps import CACHE, TOP, cached
 
 DOCUMENTS = ("*.md", "Documentation/*.md", "rust/**/*.md", "tools/**/*.md")
-# The files whose prose is checked. Comments can be added folder by folder, such as "rust/**/*.rs",
-# once they are rewritten.
-PROSE = (*DOCUMENTS,)
+# The files whose prose is checked, besides the comments of all sources.
+PROSE = (*DOCUMENTS, "Documentation/man/*", "scripts/tables/*", "tools/testing/mutants/*", "Makefile", "Kbuild")
+SOURCES = ("rs", "c", "h", "S", "cc", "sh", "py")
+MAN = (".1", ".3", ".7")
 # A document that a comment names.
 PAGE = re.compile(r"\b(?:Documentation|rust|tools)/[\w/]+\.md\b")
 FOLDERS = ("rust", "tools", "include", "scripts", ".ci", "Documentation")
@@ -186,6 +187,17 @@ def prose_lines(path):
         if path.suffix == ".md":
             fenced ^= line.startswith("```")
             is_prose = not fenced and not line.startswith("    ")
+        elif path.suffix in MAN:
+            fenced = line.startswith(".Bd -literal") or fenced and line != ".Ed"
+            is_prose = not fenced
+        elif path.suffix == ".mutants":
+            # A line with bars has the mutant's name.
+            is_prose = not line.startswith(("-", "+", " ")) and " | " not in line
+        elif path.suffix == ".py":
+            # A docstring may have several lines.
+            ends = line.count('"""')
+            is_prose = fenced or ends or COMMENT.match(line)
+            fenced ^= ends == 1
         else:
             is_prose = COMMENT.match(line)
         if is_prose:
@@ -197,7 +209,7 @@ def prose():
     patterns = [(advice, re.compile(pattern)) for advice, pattern in table.rows("prose-patterns", 2)]
     exceptions = {(file, text): reason for file, text, reason in table.rows("prose-exceptions", 3)}
     needed = set()
-    for path in files(PROSE):
+    for path in sorted({*files(PROSE), *sources(*SOURCES)} - {Path("scripts/tables/prose-patterns")}):
         for number, line in prose_lines(path):
             excepted = {(file, text) for file, text in exceptions if file == str(path) and text in line}
             for advice in (advice for advice, pattern in patterns if pattern.search(line)):

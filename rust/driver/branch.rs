@@ -5,7 +5,7 @@
 //!
 //! An entry of the BHRB does not show which program the branch belongs to. So the BHRB is cleared
 //! when another task is scheduled in ([`sched_task`]), and when an event with a branch stack is
-//! added to a CPU, because the CPU may have had no such event before ([`event_changed`]).
+//! added to a CPU, because the CPU may have had no such event before ([`note_event_change`]).
 //!
 //! # Limitations
 //!
@@ -81,7 +81,7 @@ pub(super) fn check(
     if let Some(&(_, refusal)) = refusals.iter().find(|(applies, _)| *applies) {
         return Err(refusal);
     }
-    let filter = if !driver.machine.strict_branch_filters {
+    let filter = if !driver.platform.strict_branch_filters {
         driver.model.branch_filter(types)
     } else if wanted.count_without_levels() == 1 {
         driver.model.strict_branch_filter(types)?
@@ -91,10 +91,10 @@ pub(super) fn check(
     Ok(Some(filter))
 }
 
-/// Notes that an event was added to this CPU or deleted, before the PMU is programmed for the
+/// Notes that an event was added to this CPU or deleted, before the PMU is enabled for the
 /// change. The owner of an event with a branch stack, and a program with EBBs, must not see
 /// branches that were recorded earlier.
-pub(super) fn event_changed(this_cpu: &ExclusiveCpu, event: &Event) {
+pub(super) fn note_event_change(this_cpu: &ExclusiveCpu, event: &Event) {
     if is_ebb(event) || event.attr().samples(SampleFormat::BranchStack) {
         this_cpu.state().stale_branches.set(true);
     }

@@ -61,17 +61,17 @@ fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     preload(left_after(hw.period_left(), 0))
 }
 
-/// Returns the start value for an event's counter; 0 for a stopped event. `held` is the counter's
+/// Returns the start value for an event's counter; 0 for a stopped event. `known` is the counter's
 /// value, if it is known: an event without samples continues from it if the counter still has the
 /// event's value. PM interrupts must be masked or the PMU frozen.
-pub(super) fn start_value(this_cpu: &ThisCpu, event: &Event, held: Option<u32>) -> u32 {
+pub(super) fn start_value(this_cpu: &ThisCpu, event: &Event, known: Option<u32>) -> u32 {
     let hw = event.hw();
-    match (hw.state(), held) {
+    match (hw.state(), known) {
         (CounterState::Stopped, _) => 0,
-        (CounterState::Running, Some(held))
-            if hw.sample_period() == 0 && hw.prev_count() == held.into() =>
+        (CounterState::Running, Some(value))
+            if hw.sample_period() == 0 && hw.prev_count() == value.into() =>
         {
-            held
+            value
         }
         (CounterState::Running, _) => running_value(this_cpu, event),
     }
@@ -146,10 +146,10 @@ pub(super) fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event) {
     let hw = event.hw_mut(this_cpu.irqs_off());
     hw.set_idx(0);
     // A probe in `collect` may have stopped the event and so cleared the counter.
-    let is_held =
+    let is_unchanged =
         |value: &u32| hw.state() == CounterState::Running && hw.prev_count() == i64::from(*value);
-    if let Some(value) = value.filter(is_held) {
-        this_cpu.state().cache.pmc_was_read(index, value);
+    if let Some(value) = value.filter(is_unchanged) {
+        this_cpu.state().cache.record_pmc(index, value);
     }
 }
 

@@ -48,9 +48,9 @@ pub(crate) struct SharedState {
     pub(super) enabled: PmiCell<bool>,
     /// The value of MMCR0 with which the PMU continues after a PMI. It denies programs access.
     pub(super) mmcr0: PmiCell<u64>,
-    /// MMCRA\[IFM\] that was programmed last: the filter of the BHRB.
+    /// MMCRA\[IFM\] that was written last: the filter of the BHRB.
     pub(super) ifm: PmiCell<u8>,
-    /// Whether the BHRB may hold branches of hypervisor state, by what was programmed last.
+    /// Whether the BHRB may hold branches of hypervisor state, according to the last written image.
     pub(super) hypervisor_branches: PmiCell<bool>,
     /// The count of dispatches when the BHRB was last cleared, see `branch::clear_bhrb`.
     pub(super) bhrb_dispatches: PmiCell<u32>,
@@ -71,8 +71,8 @@ pub(crate) struct ImageEvents {
 impl ImageEvents {
     /// Stores `event` at `index`, and makes it the last one.
     pub(super) fn put(&self, index: usize, event: (u64, Demand)) {
-        if let Some(place) = self.events.get(index) {
-            place.set(event);
+        if let Some(cell) = self.events.get(index) {
+            cell.set(event);
             self.len.set(index + 1);
         }
     }
@@ -92,7 +92,7 @@ impl ImageEvents {
     /// PMC4).
     pub(super) fn fit_again(&self, events: &Slots) -> bool {
         let demands = self.iter().take(events.len()).map(|(_, demand)| demand);
-        self.start_with(events) && Demand::together(demands).is_ok()
+        self.start_with(events) && Demand::check_compatible(demands).is_ok()
     }
 
     fn start_with(&self, events: &Slots) -> bool {
@@ -112,8 +112,8 @@ pub(crate) struct ExclusiveState {
     pub(super) image_events: ImageEvents,
     /// The values that the PMU's registers are known to hold.
     pub(super) cache: PmuCache,
-    /// The last setting of prompt PMIs, as the kernel has it.
-    pub(super) prompt: Cell<bool>,
+    /// Whether the kernel currently delivers prompt PMIs on this CPU.
+    pub(super) prompt_pmis: Cell<bool>,
     /// Whether the BHRB may hold branches that the owner of an added event must not see, or
     /// branches of a removed event.
     pub(super) stale_branches: Cell<bool>,

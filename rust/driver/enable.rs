@@ -70,8 +70,8 @@ impl Driver {
 
         // 1. Freeze the counters and deny programs access to the PMU.
         let (mmcr0, mmcr2) = if image.is_ebb {
-            let counts_kernel = image.counts_kernel(self.machine);
-            cache.freeze_program(&local, self.is_v31(), counts_kernel)
+            let counts_kernel = image.counts_kernel(self.platform);
+            cache.freeze_ebb_group(&local, self.is_v31(), counts_kernel)
         } else {
             (local.freeze(self.is_v31()), 0)
         };
@@ -101,7 +101,7 @@ impl Driver {
             // Remove the bits that `exclude_user` of an event set: the program's next group may
             // have no such event.
             thread.save_mmcr2(mmcr2 & !image.mmcr().mmcr2);
-            thread.save_sampled(cache, self.register_set, image.mmcr().mmcr3);
+            thread.save_sampled_registers(cache, self.register_set, image.mmcr().mmcr3);
             self.emulator().switch_out(this_cpu, mmcr0);
         }
     }
@@ -112,24 +112,24 @@ impl Driver {
     pub(super) fn pmu_enable(&self, this_cpu: &ExclusiveCpu) {
         // A PMU without events is not started.
         if this_cpu.slots().len() == 0 {
-            set_prompt(this_cpu, false);
-            if self.machine.hypervisor_mode {
+            set_prompt_pmis(this_cpu, false);
+            if self.platform.hypervisor_mode {
                 // The CPU may enter an idle state, which loses the contents of the PMU's registers.
                 this_cpu.state().cache.forget();
             }
         } else if !this_cpu.enabled.get() {
-            self.start(this_cpu);
+            self.start_pmu(this_cpu);
         }
     }
 
     /// Starts the disabled PMU with the events in the CPU's slots.
-    fn start(&self, this_cpu: &ExclusiveCpu) {
+    fn start_pmu(&self, this_cpu: &ExclusiveCpu) {
         let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
         let (slots, cache) = (this_cpu.slots(), &state.cache);
 
         // 1. Turn the PMU on if this CPU came up, or if other code changed the registers. In the
         //    second case, events that were on the PMU lose their counts since the last read.
-        if self.machine.hypervisor_mode {
+        if self.platform.hypervisor_mode {
             cache.forget_values();
         }
         let came_up = self.hotplug.test_and_clear_came_up(this_cpu.id());
@@ -146,7 +146,7 @@ impl Driver {
         // 2. Find the image of the events. `commit_txn` stored it, unless the slots now have fewer
         //    events than the last image.
         if !state.image_events.are(slots) {
-            self.find_rest(this_cpu);
+            self.set_remaining_image(this_cpu);
         }
         let image = state.image.get();
         let program = slots
@@ -180,12 +180,12 @@ impl Driver {
         let mut mmcr0 = Mmcr0::from(image.mmcr().mmcr0).alerting();
         this_cpu.mmcr0.set(mmcr0.into());
         // With EBE set, alerts raise no PMI.
-        set_prompt(this_cpu, self.prompt && !image.is_ebb);
+        set_prompt_pmis(this_cpu, self.wants_prompt_pmis && !image.is_ebb);
 
         // 6. Restore the program's registers. Without a program, clear SIAR and SDAR: a sample
         //    would show them until the next alert.
         if image.is_ebb {
-            let user = self.restore_program(this_cpu, &image);
+            let user = self.restore_program_registers(this_cpu, &image);
             mmcr0 = mmcr0.for_ebb(machine::has_bhrb()).with_program(user);
         } else {
             cache.write::<Mmcr2>(image.mmcr().mmcr2);
@@ -199,10 +199,10 @@ impl Driver {
 
         // 7. Start the PMU.
         this_cpu.enabled.set(true);
-        let marks = mmcra.sample_enable() == 1;
-        if marks && !image.is_ebb {
+        let marks_instructions = mmcra.sample_enable() == 1;
+        if marks_instructions && !image.is_ebb {
             // A PMI before step 8 clears SIAR would report SIAR's value as a marked instruction.
-            local.hold_pmis();
+            local.delay_pmis();
         }
         pmu::synchronize();
         mmcr0.write();
@@ -213,40 +213,40 @@ impl Driver {
         }
 
         // 8. Start marking instructions. The counters must run before that.
-        if marks {
+        if marks_instructions {
             pmu::synchronize();
             cache.write::<Mmcra>(mmcra.into());
             if !image.is_ebb {
                 // Until now the PMU may have sampled any instruction, and a sample would show it as
                 // a marked one. A program keeps its own values.
                 pmu::synchronize();
-                local.clear_sampled(self.register_set);
+                local.clear_sampled_registers(self.register_set);
             }
         }
-        cache.started(image.pmcs().as_set());
+        cache.record_start(image.pmcs().as_set());
     }
 
     /// Computes and stores the image of the events that remain after others were removed. They keep
     /// their counters.
-    fn find_rest(&self, this_cpu: &ExclusiveCpu) {
+    fn set_remaining_image(&self, this_cpu: &ExclusiveCpu) {
         let (state, image) = (this_cpu.state(), this_cpu.state().image.get());
         // The events in the slots are a subset of the last image's events, in the same order: a
         // transaction either stores its own events in the image, or finds them at its start.
         let mut all = state.image_events.iter().zip(image.pmcs().iter());
         let slots = this_cpu.slots().iter();
-        let rest = slots.filter_map(|event| all.find(|((id, _), _)| *id == event.id()));
-        let places = (0..COUNTERS).zip(rest).map(|(index, (event, pmc))| {
+        let remaining = slots.filter_map(|event| all.find(|((id, _), _)| *id == event.id()));
+        let placed = (0..COUNTERS).zip(remaining).map(|(index, (event, pmc))| {
             // `all` has already passed this position, so the write changes no later read.
             state.image_events.put(index, event);
             (event.1, pmc)
         });
-        let assignment = self.model.assign_rest(places);
+        let assignment = self.model.assign_remaining(placed);
         state.image.set(Image::new(assignment, image.is_ebb));
     }
 
     /// Restores the program's registers except MMCR0. Returns the program's bits of MMCR0.
     #[inline]
-    fn restore_program(&self, this_cpu: &ExclusiveCpu, image: &Image) -> Mmcr0 {
+    fn restore_program_registers(&self, this_cpu: &ExclusiveCpu, image: &Image) -> Mmcr0 {
         let (local, cache) = (local_pmu(this_cpu.irqs_off()), &this_cpu.state().cache);
         self.reset_at_first_schedule(this_cpu);
         self.emulator().switch_in(this_cpu);
@@ -256,9 +256,9 @@ impl Driver {
         if machine::has_pmao_bug() && thread.mmcr0().pmao() == 1 && Bescr::read().ge() == 1 {
             // On POWER8E, writing PMAO raises no alert.
             local.restore_pmao();
-            cache.forget_sampled();
+            cache.forget_sampled_registers();
         }
-        thread.restore_sampled(cache, self.register_set);
+        thread.restore_sampled_registers(cache, self.register_set);
         // The program's bits freeze counters in addition to the bits of the events. In a partition
         // the bit of `exclude_user` is one of the program's: a program that clears it counts its
         // own execution until the next switch.
@@ -322,11 +322,10 @@ fn load_counters(this_cpu: &ExclusiveCpu, image: &Image) -> bool {
     negative
 }
 
-/// Makes the kernel's handlers of other interrupts let PMIs of this CPU through, or stop doing so,
-/// if `wanted` changed.
-fn set_prompt(this_cpu: &ExclusiveCpu, wanted: bool) {
-    if this_cpu.state().prompt.replace(wanted) != wanted {
-        local_pmu(this_cpu.irqs_off()).set_prompt(wanted);
+/// Turns prompt PMIs of this CPU on or off, if `wanted` changed.
+fn set_prompt_pmis(this_cpu: &ExclusiveCpu, wanted: bool) {
+    if this_cpu.state().prompt_pmis.replace(wanted) != wanted {
+        local_pmu(this_cpu.irqs_off()).set_prompt_pmis(wanted);
     }
 }
 
@@ -337,7 +336,7 @@ fn prepare_bhrb(isa: Isa, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, image: 
     let hypervisor = image.mmcr().records_hypervisor(isa);
     let had_hypervisor = this_cpu.hypervisor_branches.replace(hypervisor);
     // Branches are also stale if the filter changed: only events with a branch stack or EBBs change
-    // it, and `event_changed` notes those.
+    // it, and `note_event_change` records that.
     let stale = this_cpu.state().stale_branches.replace(false);
     if stale || had_hypervisor && !hypervisor {
         branch::clear_bhrb(this_cpu, local);

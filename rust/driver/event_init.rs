@@ -53,16 +53,16 @@ impl Driver {
         ebb::check(event, code)?;
         let branch_filter = branch::check(self, event)?;
         let request = requests::request_of(event, code, branch_filter);
-        let demand = self.model.demand(&request, self.machine)?;
+        let demand = self.model.demand(&request, self.platform)?;
         let demands = members(event).map(|member| member.data().demand);
-        if let Err(why) = Demand::together(Iterator::chain(demands, iter::once(demand))) {
+        if let Err(why) = Demand::check_compatible(Iterator::chain(demands, iter::once(demand))) {
             self.search_group(event, code, branch_filter, why)?;
         }
         Ok(EventData::new(event, code, demand, branch_filter))
     }
 
-    /// Checks that an event can count with its group by alternative codes. `why` is the reason why
-    /// the requested codes cannot.
+    /// Checks that an event can count with its group with alternative codes. `why` is the reason
+    /// why the requested codes cannot.
     #[cold] // Keeps 848 bytes off the stack of `event_init`, which needs 240 without it.
     fn search_group(
         &self,
@@ -75,7 +75,7 @@ impl Driver {
         let requests = members(event).map(requests::request);
         let requests = Requests::new(Iterator::chain(requests, iter::once(request)))?;
         self.model
-            .solve_by_other_codes(requests.as_slice(), self.machine, why)?;
+            .solve_with_alternatives(requests.as_slice(), self.platform, why)?;
         Ok(())
     }
 

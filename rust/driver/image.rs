@@ -4,8 +4,8 @@
 
 use crate::isa207::{
     Assignment,
-    Machine,
     Mmcr,
+    Platform,
     Pmcs, //
 };
 
@@ -36,7 +36,7 @@ impl Image {
     }
 
     /// Returns whether an event counts in the kernel or in a hypervisor.
-    pub(super) fn counts_kernel(&self, machine: Machine) -> bool {
-        !self.assignment.is_frozen_in_kernel(machine)
+    pub(super) fn counts_kernel(&self, platform: Platform) -> bool {
+        !self.assignment.is_frozen_in_kernel(platform)
     }
 }

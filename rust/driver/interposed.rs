@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     perf::{
-        Foreign,
+        BuiltInPmu,
         Interposition, //
     },
     power::{
@@ -46,7 +46,7 @@ pub(crate) struct Interposed {
     _interrupt: Option<SharedInterrupt>,
     _interposition: Interposition<Arc<Driver>>,
     /// Keeps the built-in PMU, and has its driver reserve the PMU's interrupt.
-    _foreign: Foreign,
+    _built_in: BuiltInPmu,
 }
 
 impl Interposed {
@@ -63,21 +63,21 @@ impl Interposed {
             driver,
             exec,
         } = Parts::new(true)?;
-        if driver.machine.hypervisor_mode {
+        if driver.platform.hypervisor_mode {
             pr_err!("the ebb mode is for partitions and guests only, so far\n");
             return Err(EOPNOTSUPP);
         }
         let log = |e: &Error| {
             pr_err!("cannot serve EBB events of the PMU that counts cycles ({e:?})\n");
         };
-        let Some(foreign) = Foreign::find_cycles().inspect_err(log)? else {
+        let Some(built_in) = BuiltInPmu::find().inspect_err(log)? else {
             pr_err!("the kernel has no PMU: is it told to leave it, pmu_override=?\n");
             return Err(ENODEV);
         };
         let interrupt = if driver.emulator().may_raise_pmi_under_ebe() {
-            let near = foreign.function().ok_or(EBUSY).inspect_err(log)?;
+            let near = built_in.function().ok_or(EBUSY).inspect_err(log)?;
             let name = BUILT_IN_HANDLER;
-            // `foreign` is an event of the built-in driver, which has the PMU reserved with this
+            // `built_in` is an event of the built-in driver, which has the PMU reserved with this
             // handler. `driver`, which `interposition` keeps, has a reservation without users.
             // SAFETY: So both drivers are as asked for. They are dropped later.
             let shared = unsafe { SharedInterrupt::new::<PmiHandler>(permit, name, near) };
@@ -88,17 +88,17 @@ impl Interposed {
             None
         };
         // Must be last: an EBB event keeps the module, which must not fail to load then.
-        // SAFETY: This module drops the result before it is unloaded, and `foreign` later.
+        // SAFETY: This module drops the result before it is unloaded, and `built_in` later.
         let interposition =
-            unsafe { Interposition::new(&foreign, cpus, Ok(driver)) }.inspect_err(log)?;
+            unsafe { Interposition::new(&built_in, cpus, Ok(driver)) }.inspect_err(log)?;
         let name = model.name();
-        let other = foreign.name();
+        let other = built_in.name();
         pr_info!("{name}: mode ebb: EBB; \"{other}\" keeps all other events\n");
         Ok(Self {
             _exec: exec,
             _interrupt: interrupt,
             _interposition: interposition,
-            _foreign: foreign,
+            _built_in: built_in,
         })
     }
 }

@@ -79,7 +79,7 @@ impl Handler for PmiHandler {
 impl PmiHandler {
     /// Handles a PMI of this CPU.
     fn handle_on(&self, this_cpu: &ThisCpu, interrupted: &mut Interrupted) {
-        let start = machine::time_base();
+        let began = machine::time_base();
         let mmcr0 = Mmcr0::read();
         if this_cpu.slots().len() == 0 {
             // KVM leaves the MMCR0 of a guest, with its alert, on a PMU that the host does not use.
@@ -107,9 +107,9 @@ impl PmiHandler {
             mmcr0.with_const_fc::<1>().with_const_pmae::<0>().write();
             pmu::synchronize();
         }
-        let excess = this_cpu.pmi_time.excess(start);
+        let excess = this_cpu.pmi_time.excess(began);
         let counters;
-        let sampled = if PmuSnapshot::has_counters(this_cpu) {
+        let needed = if PmuSnapshot::needs_counters(this_cpu) {
             counters = core::array::from_fn(pmu::read_pmc);
             Some(&counters)
         } else {
@@ -117,14 +117,14 @@ impl PmiHandler {
         };
         let pmi = Pmi {
             this_cpu,
-            start,
+            began,
             excess,
-            snapshot: PmuSnapshot::read(self.model, sampled, is_alert),
+            snapshot: PmuSnapshot::read(self.model, needed, is_alert),
         };
         pmi.handle_overflows(interrupted);
         // Unfreeze the counters and enable alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).write();
-        let took = this_cpu.pmi_time.account(start, excess);
+        let took = this_cpu.pmi_time.account(began, excess);
         // SAFETY: This is the handler of a PMI.
         unsafe { perf::sample_event_took(machine::ticks_to_ns(took)) };
     }
@@ -134,7 +134,7 @@ impl PmiHandler {
 struct Pmi<'a> {
     this_cpu: &'a ThisCpu,
     /// The time base when the PMI began.
-    start: u64,
+    began: u64,
     /// The excess of PMI time when the PMI began, see `pmi_time.rs`.
     excess: u64,
     /// The contents of the PMU's registers.
@@ -199,8 +199,8 @@ impl Pmi<'_> {
         let (next, ended) = (hw.sample_period(), hw.last_period());
         if next == 0 || left > 0 {
             hw.set_period_left(left);
-            let start = if next == 0 { 0 } else { period::preload(left) };
-            period::restart(&hw, index, start);
+            let value = if next == 0 { 0 } else { period::preload(left) };
+            period::restart(&hw, index, value);
             return;
         }
         // The next period has begun. If the PMI was so late that one or more further periods are
@@ -231,7 +231,7 @@ impl Pmi<'_> {
             hw.set_last_period(next);
         }
         if pmi_time::is_excessive(self.excess) {
-            throttle::throttle(self.this_cpu, event, period, self.start);
+            throttle::throttle(self.this_cpu, event, period, self.began);
         }
     }
 }

@@ -14,8 +14,8 @@
 //!    overflow all the time.
 //!
 //! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded (the `full`
-//! mode). In the `ebb` mode the built-in driver keeps the PMU, and by `interposed.rs` this driver
-//! serves EBB events.
+//! mode). In the `ebb` mode the built-in driver keeps the PMU, and this driver serves EBB events
+//! (`interposed.rs`).
 
 mod branch;
 mod branch_stack;
@@ -52,7 +52,7 @@ use crate::{
         CpuModel,
         EventCode,
         Isa,
-        Machine, //
+        Platform, //
     },
     perf::{
         self,
@@ -97,7 +97,7 @@ pub(crate) struct Driver {
     /// The PMU's registers that are saved for a program.
     register_set: RegisterSet,
     /// Platform properties that affect register images.
-    machine: Machine,
+    platform: Platform,
     /// Reports which CPUs came up.
     hotplug: Hotplug,
     /// The PMU's interrupt, reserved while events are open.
@@ -105,9 +105,9 @@ pub(crate) struct Driver {
     pmcs: PmcReservation<PmiHandler>,
     /// Handles PMIs.
     pmi_handler: Arc<PmiHandler>,
-    /// Whether handlers of other interrupts let PMIs through.
-    prompt: bool,
-    /// The built-in driver has reserved the PMU's interrupt, so this one need not.
+    /// Whether the driver wants prompt PMIs: PMIs that interrupt handlers of other interrupts.
+    wants_prompt_pmis: bool,
+    /// Whether the built-in driver has reserved the PMU's interrupt, so that this driver need not.
     is_interposed: bool,
 }
 
@@ -131,13 +131,14 @@ impl Driver {
         try_pin_init!(Self {
             model,
             register_set: register_set(model),
-            machine: Machine {
+            platform: Platform {
                 hypervisor_mode: machine::is_hypervisor(),
                 strict_branch_filters: parameters::strict_filters(),
                 without_bhrb: !machine::has_bhrb(),
             },
             hotplug: Hotplug::watch(permit)?,
-            prompt: parameters::prompt().unwrap_or(pmi_handler.emulator.prompt_by_default()),
+            wants_prompt_pmis: parameters::prompt()
+                .unwrap_or(pmi_handler.emulator.wants_prompt_pmis_by_default()),
             pmcs <- PmcReservation::new(permit, pmi_handler.clone()),
             pmi_handler,
             is_interposed,
@@ -159,7 +160,7 @@ impl Driver {
         }
     }
 
-    /// The emulator that the machine may be.
+    /// Returns the workarounds for the emulator, if the machine is one.
     fn emulator(&self) -> &Emulator {
         &self.pmi_handler.emulator
     }

@@ -18,7 +18,7 @@ pub(super) const ENTRY: u64 = SECOND / 1_000_000;
 /// all of the time.
 const LIMIT: u64 = SECOND / 10;
 /// The upper bound of the excess, which is 0 this time after the last PMI.
-const MOST: u64 = SECOND / 5;
+const MAX_EXCESS: u64 = SECOND / 5;
 
 /// The excess of PMI time over a quarter of all time, measured like a leaky bucket.
 /// `Documentation/internals.md`, "Throttling", explains the constants.
@@ -37,13 +37,13 @@ impl PmiTime {
         self.excess.get().saturating_sub(since_end)
     }
 
-    /// Accounts for a PMI that began at `start`, with this `excess`. Returns its duration.
-    pub(super) fn account(&self, start: u64, excess: u64) -> u64 {
+    /// Accounts for a PMI that began at `began`, with this `excess`. Returns its duration.
+    pub(super) fn account(&self, began: u64, excess: u64) -> u64 {
         let end = machine::time_base();
-        let took = end.wrapping_sub(start);
+        let took = end.wrapping_sub(began);
         // Each PMI must be followed by three times as much time without PMIs.
         let excess = excess.wrapping_add(took.wrapping_add(ENTRY).wrapping_mul(3));
-        self.excess.set(excess.min(MOST));
+        self.excess.set(excess.min(MAX_EXCESS));
         self.end.set(end);
         took
     }

@@ -45,7 +45,7 @@ use crate::{
         extended_regs::{
             self,
             HiddenInstruction,
-            SampledCounters, //
+            SampleCounters, //
         },
         interrupt::{
             Interrupted,
@@ -77,7 +77,7 @@ pub(super) struct PmuSnapshot<'a> {
 
 impl<'a> PmuSnapshot<'a> {
     /// Returns whether a snapshot needs the counters, because an event samples them.
-    pub(super) fn has_counters(this_cpu: &ThisCpu) -> bool {
+    pub(super) fn needs_counters(this_cpu: &ThisCpu) -> bool {
         let samples_them = |event: &Event| {
             let attr = event.attr();
             attr.sample_type().contains_any(SampleType::REGISTERS)
@@ -234,7 +234,7 @@ impl<'a> PmuSnapshot<'a> {
         let registers = attr.sample_regs();
         // Both guards live until this function returns. By then perf core has written the sample.
         let _shown = extended_regs::has_counters(registers)
-            .then(|| SampledCounters::show(&local, &self.counters_for(this_cpu, event)));
+            .then(|| SampleCounters::show(&local, &self.counters_for(this_cpu, event)));
         let _hidden =
             (attr.exclude_kernel() && extended_regs::has_instruction(registers)).then(|| {
                 if shows_instruction {

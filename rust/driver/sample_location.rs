@@ -51,8 +51,8 @@ impl SampleLocation {
     /// masked PM interrupts; then NIP is the address where it unmasked them, and SIAR the address
     /// of the overflow.
     fn uses_siar(&self) -> bool {
-        let prompt = self.in_program && self.sier.sipr() == 1;
-        self.siar != 0 && (self.marked || !prompt)
+        let is_nip_as_near = self.in_program && self.sier.sipr() == 1;
+        self.siar != 0 && (self.marked || !is_nip_as_near)
     }
 
     /// Returns the location that a sample shows. `wants_ip` is whether the event samples IP.

@@ -48,7 +48,7 @@ impl Driver {
         if !this_cpu.state().in_transaction.get() {
             self.place(this_cpu, Iterator::chain(slots.iter(), iter::once(event)))?;
         }
-        branch::event_changed(this_cpu, event);
+        branch::note_event_change(this_cpu, event);
 
         let starts = flags.contains(EventFlag::Start) && !event::counts_nothing(event);
         let counter_state = if starts {
@@ -65,7 +65,7 @@ impl Driver {
     pub(super) fn del(&self, this_cpu: &ExclusiveCpu, event: &Event) {
         unload_counter(this_cpu, event);
         event.hw_mut(this_cpu.irqs_off()).update_userpage();
-        branch::event_changed(this_cpu, event);
+        branch::note_event_change(this_cpu, event);
     }
 
     /// Finds the image for the events that a transaction added; perf core's callback
@@ -112,9 +112,9 @@ impl Driver {
         why: Refusal,
     ) -> Result<(), Refusal> {
         let requests = Requests::new(events.clone().map(requests::request))?;
-        let solution = self
-            .model
-            .solve_by_other_codes(requests.as_slice(), self.machine, why)?;
+        let solution =
+            self.model
+                .solve_with_alternatives(requests.as_slice(), self.platform, why)?;
         set_image(this_cpu, events, solution.demands(), *solution);
         Ok(())
     }

@@ -17,11 +17,11 @@ use crate::{
         Isa, //
     },
     perf::{
+        BuiltInPmu,
         Capabilities,
         Capability,
-        Foreign,
         Registration,
-        SetAside, //
+        UnregisteredPmu, //
     },
     power::{
         access::ClosedPmus,
@@ -49,7 +49,7 @@ fn architected_model() -> Option<&'static CpuModel> {
     })
 }
 
-/// The parts of the driver, before it gets the PMU.
+/// The parts of the driver that are made before it gets the PMU.
 pub(super) struct Parts {
     pub(super) model: &'static CpuModel,
     pub(super) permit: CallbackPermit,
@@ -59,16 +59,16 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Makes them. Fails with `ENODEV` on a processor that the driver does not know, with `ENOMEM`
-    /// and the like.
+    /// Makes the parts. Fails with `ENODEV` on a processor that the driver does not support, or
+    /// with an error such as `ENOMEM`.
     pub(super) fn new(is_interposed: bool) -> Result<Self> {
         let pvr = machine::pvr();
         let Some(model) = CpuModel::from_pvr(pvr).or_else(architected_model) else {
             pr_err!("no support for the processor with PVR {pvr:#010x}\n");
             return Err(ENODEV);
         };
-        // SAFETY: What is made with it is in the result or in what that owns, of which nothing owns
-        // the result; the module drops it when it is unloaded.
+        // SAFETY: Everything that is made with the permit belongs to the result, and nothing in it
+        // owns the result. The module drops the result when it is unloaded.
         let permit = unsafe { CallbackPermit::new() };
         let cpus = CpuContexts::new()?;
         let emulator = Emulator::identify(&cpus)?;
@@ -78,7 +78,7 @@ impl Parts {
         let driver = Arc::pin_init(driver, GFP_KERNEL)?;
         let on_exec = Arc::new(ResetOnExec::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
         let exec = ExecWatch::new(permit, on_exec).inspect_err(|e| {
-            pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");
+            pr_err!("the kernel cannot tell of new programs ({e:?})\n");
         })?;
         Ok(Self {
             model,
@@ -90,22 +90,22 @@ impl Parts {
     }
 }
 
-/// Holds the PMU: takes it over when made, gives it back when dropped.
+/// The takeover of the PMU. Dropping the value gives the PMU back.
 pub(crate) struct Takeover {
     // Fields are dropped in this order. The PMUs must be opened to programs after the last PMI,
     // which would close them again, and before the other driver's PMU returns.
     _exec: ExecWatch<ResetOnExec>,
     _registration: Registration<Arc<Driver>>,
     _closed: ClosedPmus,
-    _set_aside: SetAside,
+    _built_in: UnregisteredPmu,
 }
 
 impl Takeover {
     /// Takes the PMU over.
     ///
-    /// Fails with `ENODEV` on an unknown processor and if the kernel has no PMU to take over, with
-    /// `EBUSY` if the PMU belongs to another module, or with an error such as `ENOMEM`. The PMU
-    /// then keeps its previous owner.
+    /// Fails with `ENODEV` on an unknown processor and without a PMU in the kernel, with `EBUSY` if
+    /// the PMU belongs to another module, or with an error such as `ENOMEM`. The PMU then keeps its
+    /// previous owner.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         // Make what needs no PMU first: if that fails, the other driver still has the PMU.
         let Parts {
@@ -120,13 +120,13 @@ impl Takeover {
         let log = |e: &Error| {
             pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
         };
-        let Some(foreign) = Foreign::find_cycles().inspect_err(log)? else {
+        let Some(built_in) = BuiltInPmu::find().inspect_err(log)? else {
             // At samples perf core calls architecture code that follows a pointer to the built-in
             // driver's description of the PMU. It is null if the kernel never registered a PMU.
             pr_err!("the kernel has no PMU to take over: was it disabled by pmu_override=?\n");
             return Err(ENODEV);
         };
-        let set_aside = foreign.set_aside().inspect_err(log)?;
+        let built_in = built_in.unregister().inspect_err(log)?;
         let closed = ClosedPmus::new(permit, register_set(model))
             .inspect_err(|e| pr_err!("cannot watch for CPUs that come up ({e:?})\n"))?;
         let capabilities = if model.isa() >= Isa::V300 {
@@ -142,13 +142,13 @@ impl Takeover {
         .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
 
         let name = model.name();
-        let other = set_aside.name();
+        let other = built_in.name();
         pr_info!("{name}: mode full: took \"{other}\" over; 6 counters, sampling, branches, EBB\n");
         Ok(Self {
             _exec: exec,
             _registration: registration,
             _closed: closed,
-            _set_aside: set_aside,
+            _built_in: built_in,
         })
     }
 }

@@ -290,7 +290,7 @@ mod cases {
         let valid = none.with_const_siar_valid::<1>();
         let shown = |ip, by_siar| SampleDisposition::Instruction { ip, by_siar };
 
-        // A PMI in a program is prompt, so the sample has NIP.
+        // A PMI in a program occurs at once, so the sample has NIP.
         let siar = USER_TEXT + 8;
         for exclude_kernel in [false, true] {
             let disposition = |location: SampleLocation| location.disposition(true, exclude_kernel);

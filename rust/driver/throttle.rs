@@ -38,8 +38,8 @@ const RARE: u64 = 16;
 const TIME_SHIFT: u32 = 8;
 
 /// Throttles an event, unless it causes few of the PMIs. A sample of the event for `ended` events
-/// was reported in a PMI that began at `start`.
-pub(super) fn throttle(this_cpu: &ThisCpu, event: &Event, ended: u64, start: u64) {
+/// was reported in a PMI that began at `began`.
+pub(super) fn throttle(this_cpu: &ThisCpu, event: &Event, ended: u64, began: u64) {
     let Some(index) = counter(event) else {
         return;
     };
@@ -48,7 +48,7 @@ pub(super) fn throttle(this_cpu: &ThisCpu, event: &Event, ended: u64, start: u64
     // CAST: Only the lower bits are needed; they repeat after half an hour.
     let time = (now >> TIME_SHIFT) as u32;
     let since = time.wrapping_sub(event.data().overflow_time.replace(time));
-    let took = now.wrapping_sub(start).wrapping_add(ENTRY);
+    let took = now.wrapping_sub(began).wrapping_add(ENTRY);
     let is_rare = u64::from(since) > took.wrapping_mul(RARE) >> TIME_SHIFT;
     let is_frequency = event.attr().freq();
     let counts = if is_frequency {

@@ -104,7 +104,7 @@ pub use refusal::{
 };
 pub use request::{
     Exclude,
-    Machine,
+    Platform,
     Request, //
 };
 pub use sample::{

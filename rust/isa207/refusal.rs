@@ -27,7 +27,7 @@ pub enum Selector {
     SdarMode,
     /// Whether an alert causes an event-based branch or an interrupt.
     Ebb,
-    /// Which branches the BHRB records.
+    /// Type of the branches that the BHRB records.
     BranchFilter,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An event as perf's attributes request it, and the properties of the machine that affect it.
+//! An event as perf's attributes request it, and the properties of the platform that affect it.
 
 use super::codes::event_code::EventCode;
 
@@ -34,7 +34,7 @@ pub struct Request {
     pub only_count_run: bool,
     /// The BHRB filter (MMCRA\[IFM\]) for the event's branch stack, 0 (every branch) to 3; `None`
     /// for an event without a branch stack. If branch stacks want different filters, the BHRB
-    /// records every branch, or the events conflict ([`Machine::strict_branch_filters`]).
+    /// records every branch, or the events conflict ([`Platform::strict_branch_filters`]).
     pub branch_filter_ifm: Option<u8>,
 }
 
@@ -57,9 +57,9 @@ impl Request {
     }
 }
 
-/// Properties of the machine that affect how events can count.
+/// Properties of the platform that affect how events can count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Machine {
+pub struct Platform {
     /// The kernel runs on bare metal, in hypervisor state (MSR\[HV\]=1). To exclude the kernel then
     /// means to freeze in hypervisor state, and there is no other hypervisor to exclude.
     pub hypervisor_mode: bool,

@@ -272,13 +272,13 @@ impl<S, D> ThisCpu<S, D> {
         &self.slots
     }
 
-    /// Which driver has this CPU's PMU, for an interposed driver.
+    /// Returns the record of which driver has this CPU's PMU.
     #[inline]
     pub(super) fn ownership(&self) -> &Ownership {
         &self.ownership
     }
 
-    /// Whether the driver that interposed itself has this CPU's PMU.
+    /// Returns whether the interposed driver has this CPU's PMU.
     #[inline]
     pub(crate) fn has_pmu(&self) -> bool {
         self.ownership.owner() == Owner::Interposed
@@ -336,7 +336,7 @@ impl<S, X, D> ExclusiveCpu<S, X, D> {
     /// PMU was last enabled.
     pub(crate) fn first_group(&self) -> impl Iterator<Item = &Event<D>> {
         let slots = self.slots();
-        let first = slots.get(0).filter(|_| slots.are_coming());
+        let first = slots.get(0).filter(|_| slots.are_being_added());
         first.into_iter().flat_map(|event| {
             // perf core changes a group only under its context's lock. It holds the lock of an
             // event's context from before it adds the event until the PMU is enabled
@@ -353,7 +353,7 @@ impl<S, X, D> ExclusiveCpu<S, X, D> {
     /// cases in which [`ExclusiveCpu::first_group`] is empty.
     pub(crate) fn task_events(&self) -> impl Iterator<Item = &Event<D>> {
         let slots = self.slots();
-        let first = slots.get(0).filter(|_| slots.are_coming());
+        let first = slots.get(0).filter(|_| slots.are_being_added());
         let first = first.filter(|event| event.follows_task());
         first.into_iter().flat_map(|event| {
             // SAFETY: An event on a CPU is in a context. perf core changes the list of a context

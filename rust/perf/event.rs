@@ -97,13 +97,14 @@ impl PerfEvent {
         state & bindings::PERF_ATTACH_TASK != 0
     }
 
-    /// Returns `other` if it belongs to the same PMU and the same driver: another one, which shares
-    /// the PMU, gives its events no data.
+    /// Returns `other` if it belongs to the same PMU and the same driver. A second driver that
+    /// shares the PMU stores no data in its events.
     ///
     /// # Safety
     ///
-    /// `other` must be live for the lifetime `'a`, and its PMU must not go in that time. If it is
-    /// the same PMU, `other` was accepted there, with data of type `D` if it has any.
+    /// `other` must be live for the lifetime `'a`, and its PMU must remain registered for that
+    /// time. If it is the same PMU, its driver must have accepted `other`, and any data of `other`
+    /// must have the type `D`.
     unsafe fn if_same_pmu<'a, D>(&self, other: *mut bindings::perf_event) -> Option<&'a Event<D>> {
         // SAFETY: The caller guarantees a live event.
         let (pmu, data) = unsafe { ((*other).pmu, (*other).pmu_private) };

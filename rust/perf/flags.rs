@@ -16,7 +16,7 @@ use kernel::{
 };
 
 impl_flags!(
-    /// How a callback must add, start, stop or delete an event (`PERF_EF_*`).
+    /// Flag of a callback that adds, starts, stops or deletes an event (`PERF_EF_*`).
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct EventFlags(u32);
 

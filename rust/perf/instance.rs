@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A `struct pmu` together with its driver, which callbacks find through the pointer that they get.
+//! A `struct pmu` with its driver, which callbacks find through the pointer to the structure.
 
 use super::{
     bindings,
@@ -14,7 +14,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// A driver with what it keeps for each CPU.
+/// A driver, with the contexts of all CPUs.
 #[pin_data]
 pub(super) struct Bound<T: Pmu> {
     cpus: Arc<CpuContexts<T::Shared, T::Exclusive, T::EventData>>,
@@ -42,17 +42,17 @@ impl<T: Pmu> Bound<T> {
     }
 }
 
-/// How a callback finds the driver behind the PMU that perf core calls it for.
+/// Way in which a callback finds the driver of the PMU for which perf core calls it.
 pub(super) trait Locate<T: Pmu> {
-    /// Whether the driver has the PMU for itself, and so every event on it.
+    /// Whether all events of the PMU belong to the driver, because it shares the PMU with no other.
     const HAS_EVERY_EVENT: bool;
 
     /// Finds the driver.
     ///
     /// # Safety
     ///
-    /// `pmu` must be one whose callbacks are those of `T` for the lifetime `'a`, in the way that
-    /// this type stands for.
+    /// `pmu` must have the callbacks of `T` for the lifetime `'a`, and must have got them in the
+    /// way that this type represents.
     unsafe fn bound<'a>(pmu: *mut bindings::pmu) -> &'a Bound<T>;
 }
 
@@ -66,19 +66,19 @@ pub(super) trait Locate<T: Pmu> {
 pub(super) struct Instance<T: Pmu> {
     #[pin]
     pmu: Opaque<bindings::pmu>,
-    /// What `pmu.attr_groups` points to.
+    /// The groups of files in sysfs to which `pmu.attr_groups` points.
     attr_groups: AttrGroups,
     #[pin]
     bound: Bound<T>,
 }
 
-// SAFETY: perf core serialises what it does to the `struct pmu`; the rest is `Sync`.
+// SAFETY: perf core serialises its accesses to the `struct pmu`. The other fields are `Sync`.
 unsafe impl<T: Pmu> Sync for Instance<T> {}
-// SAFETY: A `struct pmu` is not bound to a thread; the rest is `Send`.
+// SAFETY: A `struct pmu` is not bound to a thread. The other fields are `Send`.
 unsafe impl<T: Pmu> Send for Instance<T> {}
 
 impl<T: Pmu> Instance<T> {
-    /// Completes `pmu`, whose callbacks must be those of `T`, with the driver.
+    /// Makes an instance of `pmu`, whose callbacks must be those of `T`, and the driver.
     pub(super) fn new(
         mut pmu: bindings::pmu,
         attr_groups: AttrGroups,
@@ -93,13 +93,13 @@ impl<T: Pmu> Instance<T> {
         }? Error)
     }
 
-    /// The structure as perf core takes it.
+    /// Returns the structure as a pointer for perf core.
     pub(super) fn pmu(&self) -> *mut bindings::pmu {
         self.pmu.get()
     }
 }
 
-/// A PMU that the driver has registered: the structure is in an `Instance<T>`.
+/// Finds the driver of a PMU that it has registered: the structure is in an `Instance<T>`.
 impl<T: Pmu> Locate<T> for Instance<T> {
     const HAS_EVERY_EVENT: bool = true;
 

@@ -21,7 +21,7 @@
 
 use super::{
     bindings,
-    foreign::Foreign,
+    built_in::BuiltInPmu,
     instance::{
         Bound,
         Locate, //
@@ -541,7 +541,7 @@ pub(crate) struct Interposition<T: SharedPmu> {
 }
 
 impl<T: SharedPmu> Interposition<T> {
-    /// Interposes `driver` at the PMU of `foreign`.
+    /// Interposes `driver` at the PMU of `built_in`.
     ///
     /// Fails with `EBUSY` if that PMU may go, if it is not the core PMU (`PERF_TYPE_RAW`), or if
     /// there is an interposition already, with `ENOMEM`, and as `driver` does.
@@ -549,14 +549,14 @@ impl<T: SharedPmu> Interposition<T> {
     /// # Safety
     ///
     /// The caller must be in the module that `T` is part of, and must drop the value before that is
-    /// unloaded: perf core calls `T` until then. It must drop `foreign` later than the value.
+    /// unloaded: perf core calls `T` until then. It must drop `built_in` later than the value.
     pub(crate) unsafe fn new(
-        foreign: &Foreign,
+        built_in: &BuiltInPmu,
         cpus: Arc<CpuContexts<T::Shared, T::Exclusive, T::EventData>>,
         driver: impl PinInit<T, Error>,
     ) -> Result<Self> {
-        let pmu = foreign.core_pmu().ok_or(EBUSY)?;
-        // SAFETY: `foreign` keeps the PMU. Nothing but this module changes its callbacks.
+        let pmu = built_in.core_pmu().ok_or(EBUSY)?;
+        // SAFETY: `built_in` keeps the PMU. Nothing but this module changes its callbacks.
         let other = unsafe { Callbacks::of(pmu.as_ptr()) }.ok_or(EBUSY)?;
         let bound = Bound::new(cpus, driver);
         let interposed = KBox::pin_init(Interposed::new(pmu, other, bound), GFP_KERNEL)?;

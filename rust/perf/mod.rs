@@ -28,10 +28,10 @@
 mod attr;
 mod bindings;
 mod branch;
+mod built_in;
 mod cpu;
 mod event;
 mod flags;
-mod foreign;
 mod hw;
 mod instance;
 mod interpose;
@@ -57,6 +57,10 @@ pub(crate) use branch::{
     BranchFields,
     BranchStack, //
 };
+pub(crate) use built_in::BuiltInPmu;
+#[cfg(EBB_KUNIT)]
+pub(crate) use built_in::KernelEvent;
+pub(crate) use built_in::UnregisteredPmu;
 pub(crate) use cpu::{
     CpuContexts,
     ExclusiveCpu,
@@ -79,10 +83,6 @@ pub(crate) use flags::{
     SampleFormat,
     SampleType, //
 };
-pub(crate) use foreign::Foreign;
-#[cfg(EBB_KUNIT)]
-pub(crate) use foreign::KernelEvent;
-pub(crate) use foreign::SetAside;
 pub(crate) use hw::{
     CounterState,
     Hw,

@@ -183,12 +183,12 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
 }
 
 /// A PMU driver that can serve some events of a PMU that another driver has registered
-/// ([`Interposition`](super::Interposition)). The other driver serves the rest. Events of both are
-/// never on the PMU of a CPU at a time.
+/// ([`Interposition`](super::Interposition)). The other driver serves the other events. The PMU of
+/// a CPU never has events of both drivers at the same time.
 ///
 /// perf core calls [`start`], [`stop`], [`read`], [`sched_task`] and [`event_idx`] of the other
-/// driver for all events. That must have the effect that the ones of this driver have: for the
-/// events that it serves, they depend on no more than `struct hw_perf_event`.
+/// driver for all events. For the events of this driver they must have the same effect as its own
+/// callbacks: they may depend only on `struct hw_perf_event`.
 ///
 /// [`event_idx`]: Pmu::event_idx
 /// [`read`]: Pmu::read
@@ -196,14 +196,13 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
 /// [`start`]: Pmu::start
 /// [`stop`]: Pmu::stop
 pub(crate) trait SharedPmu: Pmu {
-    /// Whether an event with these attributes, which leads a group, is one that this driver
-    /// serves. The members of its group are too.
+    /// Returns whether this driver serves a group leader with these attributes. It then serves the
+    /// members of the group, too.
     fn wants(attr: &Attr) -> bool;
 
-    /// The PMU of this CPU is this driver's from now on. It is frozen, and its registers hold
-    /// anything.
+    /// Takes over the PMU of this CPU. It is frozen, and its registers may hold any values.
     fn acquired(&self, cpu: &Exclusive<Self>);
 
-    /// The PMU of this CPU is the other driver's from now on. It is frozen, and has no event.
+    /// Leaves the PMU of this CPU to the other driver. The PMU is frozen, and has no event.
     fn released(&self, cpu: &Exclusive<Self>);
 }

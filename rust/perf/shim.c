@@ -55,7 +55,7 @@ bool ebb_perf_is_permanent(const void *object)
 	return virt_addr_valid(object) && PageReserved(virt_to_page(object));
 }
 
-bool ebb_perf_may_go(const struct pmu *pmu)
+bool ebb_perf_may_disappear(const struct pmu *pmu)
 {
 	return pmu->module || pmu->parent || !ebb_perf_is_permanent(pmu) ||
 	       !ebb_perf_is_permanent(pmu->name);
@@ -74,7 +74,7 @@ int ebb_perf_prepare_unregister(struct perf_event *event)
 		return -ENODEV;
 
 	pmu = event->pmu;
-	if (pmu->event_unmapped || ebb_perf_may_go(pmu))
+	if (pmu->event_unmapped || ebb_perf_may_disappear(pmu))
 		return -EBUSY;
 	ebb_perf_stop_rotation(pmu);
 	return 0;

@@ -28,10 +28,10 @@ bool ebb_perf_is_permanent(const void *object);
 int ebb_perf_prepare_unregister(struct perf_event *event);
 
 /*
- * Whether a registered PMU may go: it belongs to a module or a device, or its
+ * Whether a registered PMU may disappear: it belongs to a module or a device, or its
  * structure or name is in memory that may be freed.
  */
-bool ebb_perf_may_go(const struct pmu *pmu);
+bool ebb_perf_may_disappear(const struct pmu *pmu);
 
 /* The number of events on this CPU that are in a context of a PMU, except for software events. */
 int ebb_perf_events_on_cpu(const struct pmu *pmu);

@@ -49,7 +49,7 @@ impl<D> Slots<D> {
 
     /// Returns the cells of the slots that contain an event.
     #[inline]
-    fn held(&self) -> &[PmiCell<*const Event<D>>] {
+    fn occupied(&self) -> &[PmiCell<*const Event<D>>] {
         // SAFETY: By the type invariants there are at least `len` slots.
         unsafe { self.events.get_unchecked(..self.len()) }
     }
@@ -57,7 +57,7 @@ impl<D> Slots<D> {
     /// Returns the event in slot `slot`, counted from 0; `None` for an empty slot.
     #[inline]
     pub(crate) fn get(&self, slot: usize) -> Option<&Event<D>> {
-        let event = self.held().get(slot)?.get();
+        let event = self.occupied().get(slot)?.get();
         // SAFETY: By the type invariants the event is live. It remains live while this CPU executes
         // the PMU's code, and only that code can have a `&Slots` (see `ThisCpu`).
         Some(unsafe { &*event })
@@ -66,7 +66,7 @@ impl<D> Slots<D> {
     /// Returns the events in the order of their slots.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Event<D>> + Clone {
-        self.held().iter().map(|event| {
+        self.occupied().iter().map(|event| {
             let event = event.get();
             // SAFETY: The event is live, as in `get`: `del` removes no event while this CPU
             // iterates. The pointer comes from a reference, so it is not null. Without the
@@ -80,12 +80,12 @@ impl<D> Slots<D> {
 
     /// Returns whether perf core is adding these events: the PMU has not been enabled since the
     /// first one was added. perf core holds the locks of their contexts during that time.
-    pub(super) fn are_coming(&self) -> bool {
+    pub(super) fn are_being_added(&self) -> bool {
         self.old.get() == 0
     }
 
     /// Records that the PMU is enabled. After that perf core may release the locks.
-    pub(super) fn enabled(&self) {
+    pub(super) fn record_enable(&self) {
         self.old.set(self.len());
     }
 
@@ -99,7 +99,7 @@ impl<D> Slots<D> {
     ///
     /// # Safety
     ///
-    /// `event` must remain live until it is removed with [`Slots::take`].
+    /// `event` must remain live until it is removed with [`Slots::remove`].
     #[inline]
     pub(super) unsafe fn push(&self, event: &Event<D>) {
         let len = self.len();
@@ -113,8 +113,8 @@ impl<D> Slots<D> {
 
     /// Removes an event and moves the events after it up. Returns whether it was here.
     #[inline]
-    pub(super) fn take(&self, event: &Event<D>) -> bool {
-        let mut slots = self.held();
+    pub(super) fn remove(&self, event: &Event<D>) -> bool {
+        let mut slots = self.occupied();
         // The search starts at the front because perf core removes a group starting with its first
         // event.
         while let [slot, behind @ ..] = slots {

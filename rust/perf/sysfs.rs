@@ -157,12 +157,12 @@ impl AttrGroups {
 /// Appends to a list that ends with `null`. The list still ends with `null` afterwards.
 fn push_before_null<T: Copy>(list: &mut KVec<T>, item: T, null: T) -> Result {
     list.push(null, GFP_KERNEL)?;
-    if let Some(place) = list
+    if let Some(last) = list
         .len()
         .checked_sub(2)
-        .and_then(|place| list.get_mut(place))
+        .and_then(|index| list.get_mut(index))
     {
-        *place = item;
+        *last = item;
     }
     Ok(())
 }

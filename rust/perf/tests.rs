@@ -14,7 +14,7 @@ mod cases {
         BranchEntry,
         BranchFields,
         BranchStack,
-        Foreign,
+        BuiltInPmu,
         KernelEvent,
         MemDataSrc,
         PmiCell,
@@ -45,7 +45,7 @@ mod cases {
     }
 
     /// Returns the numbers of the events in the slots.
-    fn held(slots: &Slots<()>, events: &[&Event]) -> [Option<usize>; MAX_SLOTS] {
+    fn numbers(slots: &Slots<()>, events: &[&Event]) -> [Option<usize>; MAX_SLOTS] {
         core::array::from_fn(|slot| {
             let event = slots.get(slot)?;
             events.iter().position(|other| other.is(event))
@@ -72,12 +72,12 @@ mod cases {
         // SAFETY: The event is in memory that outlives the slots.
         unsafe { slots.push(events[MAX_SLOTS]) };
         assert_eq!(slots.len(), MAX_SLOTS);
-        assert!(!slots.take(events[MAX_SLOTS]));
+        assert!(!slots.remove(events[MAX_SLOTS]));
 
-        assert!(slots.take(events[2]));
-        assert!(!slots.take(events[2]));
-        assert!(slots.take(events[0]));
-        let left = [
+        assert!(slots.remove(events[2]));
+        assert!(!slots.remove(events[2]));
+        assert!(slots.remove(events[0]));
+        let remaining = [
             Some(1),
             Some(3),
             Some(4),
@@ -87,7 +87,7 @@ mod cases {
             None,
             None,
         ];
-        assert_eq!(held(&slots, &events), left);
+        assert_eq!(numbers(&slots, &events), remaining);
         assert_eq!(slots.iter().count(), MAX_SLOTS - 2);
     }
 
@@ -96,10 +96,11 @@ mod cases {
         // The tests run when the module is loaded, so the PMU belongs to the module. It must still
         // do so afterwards.
         for _ in 0..2 {
-            let foreign = Foreign::find_cycles();
-            assert!(matches!(foreign, Ok(Some(_))));
-            let set_aside = foreign.and_then(|foreign| foreign.map(Foreign::set_aside).transpose());
-            assert!(matches!(set_aside, Err(e) if e == EBUSY));
+            let built_in = BuiltInPmu::find();
+            assert!(matches!(built_in, Ok(Some(_))));
+            let unregistered =
+                built_in.and_then(|built_in| built_in.map(BuiltInPmu::unregister).transpose());
+            assert!(matches!(unregistered, Err(e) if e == EBUSY));
         }
     }
 
@@ -120,7 +121,7 @@ mod cases {
     }
 
     #[test]
-    fn a_pmu_that_may_go_is_not_set_aside() -> Result {
+    fn a_pmu_that_may_disappear_is_not_unregistered() -> Result {
         unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
             // SAFETY: perf core calls this for an event that is being opened for the PMU.
             let own = unsafe { (*event).attr.type_ == (*(*event).pmu).type_ as u32 };
@@ -146,12 +147,12 @@ mod cases {
         to_result(unsafe { bindings::perf_pmu_register(pmu, c"ebb_kunit".as_char_ptr(), -1) })?;
         // SAFETY: perf core has set the type, and does not change it any more.
         let kind = unsafe { (*pmu).type_ } as u32;
-        let [first, second] = [(); 2].map(|()| KernelEvent::open(kind, 0).map(Foreign));
-        let set_aside = |event: Foreign| event.set_aside().map(drop);
-        let registered = first.map(set_aside);
+        let [first, second] = [(); 2].map(|()| KernelEvent::open(kind, 0).map(BuiltInPmu));
+        let unregister = |event: BuiltInPmu| event.unregister().map(drop);
+        let registered = first.map(unregister);
         // SAFETY: The PMU was registered above.
         to_result(unsafe { bindings::perf_pmu_unregister(pmu) })?;
-        let unregistered = second.map(set_aside);
+        let unregistered = second.map(unregister);
         assert!(matches!(registered, Ok(Err(e)) if e == EBUSY));
         assert!(matches!(unregistered, Ok(Err(e)) if e == ENODEV));
         Ok(())

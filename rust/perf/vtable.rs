@@ -27,20 +27,20 @@ use kernel::{
     prelude::*, //
 };
 
-/// The callbacks of `T`, which find it by `L`.
+/// The callbacks of the driver `T`, which find the driver through `L`.
 pub(super) struct VTable<T, L>(PhantomData<(T, L)>);
 
 /// Calls `f` with the driver and this CPU, for a callback that schedules events.
 ///
 /// # Safety
 ///
-/// `pmu` must be one by which `L` finds the driver. Interrupts must be off until this returns, and
-/// no other callback that schedules events be under way on this CPU.
+/// `pmu` must be a PMU for which `L` finds the driver. Interrupts must be off until this returns,
+/// and no other callback that schedules events may be running on this CPU.
 unsafe fn exclusive<T: Pmu, L: Locate<T>, R>(
     pmu: *mut bindings::pmu,
     f: impl FnOnce(&T, &Exclusive<T>) -> R,
 ) -> R {
-    // SAFETY: The caller guarantees it.
+    // SAFETY: The caller guarantees a PMU for which `L` finds the driver.
     let bound = unsafe { L::bound(pmu) };
     let f = |cpu: &Exclusive<T>| f(bound.driver(), cpu);
     // SAFETY: The caller guarantees that interrupts are off and that this is the only callback of
@@ -53,13 +53,14 @@ unsafe fn exclusive<T: Pmu, L: Locate<T>, R>(
 ///
 /// # Safety
 ///
-/// `event` must be live, of `T`, and of a PMU by which `L` finds `T`. Interrupts must be off until
-/// this returns.
+/// `event` must be live and belong to `T`, on a PMU for which `L` finds `T`. Interrupts must be off
+/// until this returns.
 unsafe fn nested<T: Pmu, L: Locate<T>>(
     event: *mut bindings::perf_event,
     f: impl FnOnce(&T, &Shared<T>, &Event<T::EventData>),
 ) {
-    // SAFETY: The caller guarantees a live event of such a PMU, which stays while it has events.
+    // SAFETY: The caller guarantees a live event of such a PMU, which is registered while it has
+    // events.
     let bound = unsafe { L::bound((*event).pmu) };
     // SAFETY: The caller guarantees a live event.
     let event = unsafe { Event::<T::EventData>::from_raw(event) };
@@ -94,16 +95,16 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
 
     /// # Safety
     ///
-    /// perf core's: `event` is being opened for a PMU of `T`.
+    /// perf core guarantees that `event` is being opened for a PMU of `T`.
     pub(super) unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
         // SAFETY: The caller guarantees an event of a registered PMU of `T`.
         let bound = unsafe { L::bound((*event).pmu) };
-        // SAFETY: perf core opens the event until this returns.
+        // SAFETY: perf core is opening the event until this returns.
         let new = unsafe { NewEvent::from_raw(event) };
         from_result(|| {
             let data = bound.driver().event_init(&new)?;
-            // SAFETY: The event is this PMU's, and no other code sees it yet. `destroy` frees the
-            // data.
+            // SAFETY: The event belongs to this PMU, and no other code sees it yet. `destroy` frees
+            // the data.
             unsafe {
                 (*event).pmu_private = KBox::into_raw(data).cast();
                 (*event).destroy = Some(Self::destroy);
@@ -114,8 +115,8 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
 
     /// # Safety
     ///
-    /// perf core's: `event` was accepted by [`VTable::event_init`] and is on no CPU any more. Its
-    /// PMU is registered, or about to be unregistered.
+    /// perf core guarantees that [`VTable::event_init`] accepted `event`, and that it is on no CPU
+    /// any more. Its PMU is registered, or about to be unregistered.
     pub(super) unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
         // SAFETY: The caller guarantees a live event of a PMU of `T`, whose `event_init` accepted
         // it.
@@ -133,29 +134,31 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
+    /// perf core guarantees that `pmu` is registered, interrupts are off, and no such callback is
+    /// running.
     pub(super) unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `exclusive` requires.
         unsafe {
             exclusive::<T, L, _>(pmu, |driver: &T, cpu| {
                 driver.pmu_enable(cpu);
-                cpu.slots().enabled();
+                cpu.slots().record_enable();
             })
         }
     }
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
+    /// perf core guarantees that `pmu` is registered, interrupts are off, and no such callback is
+    /// running.
     pub(super) unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `exclusive` requires.
         unsafe { exclusive::<T, L, _>(pmu, |driver: &T, cpu| driver.pmu_disable(cpu)) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `event` is live until the matching [`VTable::del`], interrupts are off, no such
-    /// callback is under way.
+    /// perf core guarantees that `event` is live until the matching [`VTable::del`], interrupts are
+    /// off, and no such callback is running.
     pub(super) unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
         // SAFETY: The caller guarantees a live event of this PMU.
         let event = unsafe { Event::<T::EventData>::from_raw(event) };
@@ -165,34 +168,35 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
                     return Err(EAGAIN);
                 }
                 driver.add(cpu, event, EventFlags::from_raw(flags))?;
-                // SAFETY: perf core keeps the event until `del`, which takes it out.
+                // SAFETY: perf core keeps the event until `del`, which removes it from its slot.
                 unsafe { cpu.slots().push(event) };
                 if Self::wants_sched_task(event) {
-                    // SAFETY: The PMU is registered, and this is its CPU; `del` takes it back.
+                    // SAFETY: The PMU is registered. `del` undoes this on the same CPU.
                     unsafe { bindings::perf_sched_cb_inc(event.pmu()) };
                 }
                 Ok(0)
             })
         };
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `exclusive` requires.
         unsafe { exclusive::<T, L, _>(event.pmu(), add) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `event` was added on this CPU, interrupts are off, no such callback is under
-    /// way.
+    /// perf core guarantees that `event` was added on this CPU, interrupts are off, and no such
+    /// callback is running.
     pub(super) unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller guarantees a live event of this PMU.
         let event = unsafe { Event::<T::EventData>::from_raw(event) };
         let del = |driver: &T, cpu: &Exclusive<T>| {
             driver.del(cpu, event);
-            if cpu.slots().take(event) && Self::wants_sched_task(event) {
-                // SAFETY: As in `add`, which put the event into a slot and counted it once.
+            if cpu.slots().remove(event) && Self::wants_sched_task(event) {
+                // SAFETY: The PMU is registered. `add` put the event into a slot and called
+                // `perf_sched_cb_inc` once for it.
                 unsafe { bindings::perf_sched_cb_dec(event.pmu()) };
             }
         };
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `exclusive` requires.
         unsafe { exclusive::<T, L, _>(event.pmu(), del) }
     }
 
@@ -203,8 +207,8 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
 
     /// # Safety
     ///
-    /// perf core's: `context` is one of a registered PMU of `T` on this CPU, interrupts are off, no
-    /// such callback is under way.
+    /// perf core guarantees that `context` belongs to a registered PMU of `T` on this CPU,
+    /// interrupts are off, and no such callback is running.
     unsafe extern "C" fn sched_task(
         context: *mut bindings::perf_event_pmu_context,
         _task: *mut kernel::bindings::task_struct,
@@ -213,29 +217,32 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
         // SAFETY: The caller guarantees a live context.
         let pmu = unsafe { (*context).pmu };
         let sched_task = |driver: &T, cpu: &Exclusive<T>| driver.sched_task(cpu, sched_in);
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `exclusive` requires.
         unsafe { exclusive::<T, L, _>(pmu, sched_task) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
+    /// perf core guarantees that `event` is on this CPU's PMU or being added or deleted, and that
+    /// interrupts are off.
     unsafe extern "C" fn start(event: *mut bindings::perf_event, _flags: c_int) {
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `nested` requires.
         unsafe { nested::<T, L>(event, |driver: &T, cpu, event| driver.start(cpu, event)) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
+    /// perf core guarantees that `event` is on this CPU's PMU or being added or deleted, and that
+    /// interrupts are off.
     unsafe extern "C" fn stop(event: *mut bindings::perf_event, _flags: c_int) {
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `nested` requires.
         unsafe { nested::<T, L>(event, |driver: &T, cpu, event| driver.stop(cpu, event)) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
+    /// perf core guarantees that `event` is on this CPU's PMU or being added or deleted, and that
+    /// interrupts are off.
     unsafe extern "C" fn read(event: *mut bindings::perf_event) {
         // SAFETY: The caller guarantees a live event of a registered PMU of `T`.
         let (bound, event) = unsafe {
@@ -250,34 +257,37 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
+    /// perf core guarantees that `pmu` is registered, interrupts are off, and no such callback is
+    /// running.
     pub(super) unsafe extern "C" fn start_txn(pmu: *mut bindings::pmu, flags: c_uint) {
         let txn = Transaction::from_raw(flags);
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `exclusive` requires.
         unsafe { exclusive::<T, L, _>(pmu, |driver: &T, cpu| driver.start_txn(cpu, txn)) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
+    /// perf core guarantees that `pmu` is registered, interrupts are off, and no such callback is
+    /// running.
     pub(super) unsafe extern "C" fn commit_txn(pmu: *mut bindings::pmu) -> c_int {
         let commit =
             |driver: &T, cpu: &Exclusive<T>| from_result(|| driver.commit_txn(cpu).map(|()| 0));
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `exclusive` requires.
         unsafe { exclusive::<T, L, _>(pmu, commit) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
+    /// perf core guarantees that `pmu` is registered, interrupts are off, and no such callback is
+    /// running.
     pub(super) unsafe extern "C" fn cancel_txn(pmu: *mut bindings::pmu) {
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees what `exclusive` requires.
         unsafe { exclusive::<T, L, _>(pmu, |driver: &T, cpu| driver.cancel_txn(cpu)) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `event` is live and of a PMU of `T`.
+    /// perf core guarantees that `event` is live and belongs to a PMU of `T`.
     unsafe extern "C" fn event_idx(event: *mut bindings::perf_event) -> c_int {
         // SAFETY: The caller guarantees a live event of a registered PMU of `T`.
         let (bound, event) = unsafe {

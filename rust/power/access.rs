@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Denies programs access to the PMU's registers of CPUs that no event has been on.
+//! Denies programs access to the PMU's registers of CPUs on which no event has been.
 //!
 //! Before ISA v3.1 MMCR0\[PMCC\] is 0b00 when a CPU comes up, so programs could read what other
 //! programs, or a guest, left in the registers. The driver closes a PMU (denies access) whenever it
@@ -48,22 +48,22 @@ unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
     0
 }
 
-/// Set while the module is unloaded and the driver has no events any more: [`open`] then reopens
+/// Set while the module is unloaded and the driver has no events any more: [`reopen`] then reopens
 /// each CPU's PMU.
-static OPENING: AtomicBool = AtomicBool::new(false);
+static REOPENING: AtomicBool = AtomicBool::new(false);
 
-/// Whether the PMU has the registers of ISA v3.1, for [`open`].
+/// Whether the PMU has the registers of ISA v3.1, for [`reopen`].
 static IS_V31: AtomicBool = AtomicBool::new(false);
 
-/// Reopens the PMU of a CPU if [`OPENING`] is set. The hotplug core calls this on all CPUs when
+/// Reopens the PMU of a CPU if [`REOPENING`] is set. The hotplug core calls this on all CPUs when
 /// [`ClosedPmus`] is dropped, and on a CPU that goes offline. The latter stays closed, because the
 /// kernel writes MMCR0 when the CPU comes up again. [`close`] has made the registers usable there.
 ///
 /// # Safety
 ///
 /// None. The type of the hotplug core's callbacks requires `unsafe`.
-unsafe extern "C" fn open(_cpu: c_uint) -> c_int {
-    if !OPENING.load(Relaxed) {
+unsafe extern "C" fn reopen(_cpu: c_uint) -> c_int {
+    if !REOPENING.load(Relaxed) {
         return 0;
     }
     let _off = local_interrupt_disable();
@@ -85,7 +85,7 @@ unsafe extern "C" fn open(_cpu: c_uint) -> c_int {
 ///
 /// # Invariants
 ///
-/// `state` is the hotplug core's number for `close` and `open`.
+/// `state` is the hotplug core's number for `close` and `reopen`.
 pub(crate) struct ClosedPmus {
     state: bindings::cpuhp_state,
 }
@@ -95,15 +95,15 @@ impl ClosedPmus {
     /// returns. Fails with `ENOSPC` if the hotplug core has no free state.
     pub(crate) fn new(_permit: CallbackPermit, set: RegisterSet) -> Result<Self> {
         IS_V31.store(set == RegisterSet::V31, Relaxed);
-        // SAFETY: The kernel may call `close` and `open` from now on until `drop`, and the permit's
-        // invariants guarantee that `drop` runs before the module is unloaded.
+        // SAFETY: The kernel may call `close` and `reopen` from now on until `drop`, and the
+        // permit's invariants guarantee that `drop` runs before the module is unloaded.
         let state = unsafe {
             bindings::__cpuhp_setup_state(
                 bindings::cpuhp_state_CPUHP_AP_ONLINE_DYN,
                 c"perf/ebb_pmu:online".as_char_ptr(),
                 true,
                 Some(close),
-                Some(open),
+                Some(reopen),
                 false,
             )
         };
@@ -115,9 +115,9 @@ impl ClosedPmus {
 
 impl Drop for ClosedPmus {
     fn drop(&mut self) {
-        OPENING.store(true, Relaxed);
+        REOPENING.store(true, Relaxed);
         // SAFETY: By the type invariants `new` set up the state.
         unsafe { bindings::__cpuhp_remove_state(self.state, true) };
-        OPENING.store(false, Relaxed);
+        REOPENING.store(false, Relaxed);
     }
 }

@@ -10,7 +10,7 @@
 //! are correct. A value becomes unknown when something other than the driver may change it:
 //!
 //!
-//! - The PMU starts ([`PmuCache::started`]): the running counters, SIER, SIER2 and SIER3.
+//! - The PMU starts ([`PmuCache::record_start`]): the running counters, SIER, SIER2 and SIER3.
 //! - The PMU starts for a program with EBBs: all counters. When it starts next for a different
 //!   program or without a program, also MMCRA, because problem state can write the threshold
 //!   counter in it.
@@ -49,9 +49,9 @@ use super::{
 };
 use core::cell::Cell;
 
-/// The registers with a place in the cache, after PMC1 to PMC6.
+/// The indexes of the registers in the cache, after those of PMC1 to PMC6.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum CacheIndex {
     /// MMCR1.
     Mmcr1 = COUNTERS as isize,
     /// MMCR2.
@@ -68,37 +68,37 @@ pub(crate) enum Place {
     Sier3,
 }
 
-/// Number of places, including those of PMC1 to PMC6.
-const PLACES: usize = Place::Sier3 as usize + 1;
+/// Number of registers in the cache, including PMC1 to PMC6.
+const CACHED_REGISTERS: usize = CacheIndex::Sier3 as usize + 1;
 
-/// A register that has a place in the cache.
+/// A register that the cache may hold.
 pub(crate) trait CachedRegister: Register {
-    /// The register's place.
-    const PLACE: Place;
+    /// The register's index in the cache.
+    const INDEX: CacheIndex;
 }
 
-/// Gives each register the place of the same name.
+/// Gives each register the index of the same name.
 macro_rules! cached {
     ($($register:ident),* $(,)?) => { $(
         impl CachedRegister for $register {
-            const PLACE: Place = Place::$register;
+            const INDEX: CacheIndex = CacheIndex::$register;
         }
     )* };
 }
 
 cached!(Mmcr1, Mmcr2, Mmcr3, Mmcra, Sier, Sier2, Sier3);
 
-/// A set of registers, one bit for each place.
+/// A set of registers, one bit for each index in the cache.
 type Set = u16;
 
 /// PMC5 and PMC6, one bit each. MMCR0\[FC5-6\] stops both together.
 const FIXED: u8 = 0b11_0000;
 
 const COUNTERS_SET: Set = (1 << COUNTERS) - 1;
-const MMCRA_SET: Set = 1 << Place::Mmcra as Set;
+const MMCRA_SET: Set = 1 << CacheIndex::Mmcra as Set;
 /// SIER, SIER2 and SIER3, which describe the sampled instruction.
 const SAMPLED_SET: Set =
-    1 << Place::Sier as Set | 1 << Place::Sier2 as Set | 1 << Place::Sier3 as Set;
+    1 << CacheIndex::Sier as Set | 1 << CacheIndex::Sier2 as Set | 1 << CacheIndex::Sier3 as Set;
 
 /// Identity of a program with EBBs. Two different programs differ in at least one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub(crate) struct PmuCache {
     /// The registers whose value is known.
     known: Cell<Set>,
     /// The values of the registers; only those in `known` are valid.
-    values: [Cell<u64>; PLACES],
+    values: [Cell<u64>; CACHED_REGISTERS],
     /// The program for which the PMU was started last, or `None` if it was started without one. An
     /// unknown counter holds the program's own value. The cached value of MMCRA is correct except
     /// for the threshold counter, which the program may have written.
@@ -143,7 +143,7 @@ impl PmuCache {
     }
 
     /// Forgets the values of the registers that an alert sets.
-    pub(crate) fn forget_sampled(&self) {
+    pub(crate) fn forget_sampled_registers(&self) {
         self.forget_set(SAMPLED_SET);
     }
 
@@ -159,9 +159,9 @@ impl PmuCache {
     /// Writes a register unless it is known to hold the value.
     #[inline]
     pub(crate) fn write<R: CachedRegister>(&self, value: u64) {
-        if self.value(R::PLACE as usize) != Some(value) {
+        if self.value(R::INDEX as usize) != Some(value) {
             R::write_value(value);
-            self.set_value(R::PLACE as usize, value);
+            self.set_value(R::INDEX as usize, value);
         }
     }
 
@@ -169,21 +169,21 @@ impl PmuCache {
     #[inline]
     pub(crate) fn read<R: CachedRegister>(&self) -> u64 {
         let value = R::read_value();
-        self.set_value(R::PLACE as usize, value);
+        self.set_value(R::INDEX as usize, value);
         value
     }
 
     #[inline]
-    fn value(&self, place: usize) -> Option<u64> {
-        let is_known = self.known.get() & 1 << place != 0;
-        self.values.get(place).filter(|_| is_known).map(Cell::get)
+    fn value(&self, index: usize) -> Option<u64> {
+        let is_known = self.known.get() & 1 << index != 0;
+        self.values.get(index).filter(|_| is_known).map(Cell::get)
     }
 
     #[inline]
-    fn set_value(&self, place: usize, value: u64) {
-        if let Some(at) = self.values.get(place) {
+    fn set_value(&self, index: usize, value: u64) {
+        if let Some(at) = self.values.get(index) {
             at.set(value);
-            self.known.set(self.known.get() | 1 << place);
+            self.known.set(self.known.get() | 1 << index);
         }
     }
 
@@ -194,7 +194,7 @@ impl PmuCache {
     /// be lost. If a counter counts in the kernel or in a hypervisor (`counts_kernel`), MMCR2,
     /// which no alert changes, freezes the counters before the read. Otherwise the counters are
     /// frozen since the program entered the kernel.
-    pub(crate) fn freeze_program(
+    pub(crate) fn freeze_ebb_group(
         &self,
         local: &LocalPmu<'_>,
         pmccext: bool,
@@ -215,7 +215,7 @@ impl PmuCache {
         if self.forgets_writes.get() {
             return true;
         }
-        match self.value(Place::Mmcr1 as usize) {
+        match self.value(CacheIndex::Mmcr1 as usize) {
             None => true,
             // A PMU that was reset also has 0 there, but it is not closed to programs.
             Some(0) => Mmcr0::read().is_closed(),
@@ -248,7 +248,7 @@ impl PmuCache {
 
     /// Records a value that was read from a counter. The counter must not run.
     #[inline]
-    pub(crate) fn pmc_was_read(&self, index: usize, value: u32) {
+    pub(crate) fn record_pmc(&self, index: usize, value: u32) {
         if value < pmu::NEGATIVE {
             self.set_value(index, value.into());
         } else {
@@ -261,7 +261,7 @@ impl PmuCache {
     pub(crate) fn write_pmc(&self, index: usize, value: u32) {
         if self.pmc(index) != Some(value) {
             pmu::write_pmc(index, value);
-            self.pmc_was_read(index, value);
+            self.record_pmc(index, value);
         }
     }
 
@@ -285,7 +285,7 @@ impl PmuCache {
 
     /// Records that the PMU starts, for the program of [`PmuCache::hand_over`] if there is one.
     /// `used` are the counters with an event, one bit each; PMC1 is the lowest.
-    pub(crate) fn started(&self, used: u8) {
+    pub(crate) fn record_start(&self, used: u8) {
         let mut changing = SAMPLED_SET | Set::from(used);
         if used & FIXED != 0 {
             changing |= Set::from(FIXED);

@@ -4,7 +4,7 @@
 //! registers.
 //!
 //! The kernel's perf code reads SPRs when it writes the sample, and takes the counters from the
-//! variables that [`SampledCounters`] sets.
+//! variables that [`SampleCounters`] sets.
 //!
 //! C header:
 //! [`arch/powerpc/include/uapi/asm/perf_regs.h`](srctree/arch/powerpc/include/uapi/asm/perf_regs.h)
@@ -46,9 +46,9 @@ pub(crate) fn has_instruction(mask: u64) -> bool {
 }
 
 /// The counters that samples of this CPU show while the value lives. Samples show 0 otherwise.
-pub(crate) struct SampledCounters<'a>(PhantomData<&'a LocalPmu<'a>>);
+pub(crate) struct SampleCounters<'a>(PhantomData<&'a LocalPmu<'a>>);
 
-impl<'a> SampledCounters<'a> {
+impl<'a> SampleCounters<'a> {
     /// Shows `counters`. Must be called, and the result dropped, in a PMI.
     pub(crate) fn show(_local: &'a LocalPmu<'a>, counters: &[u32; COUNTERS]) -> Self {
         set_counters(counters);
@@ -56,7 +56,7 @@ impl<'a> SampledCounters<'a> {
     }
 }
 
-impl Drop for SampledCounters<'_> {
+impl Drop for SampleCounters<'_> {
     fn drop(&mut self) {
         set_counters(&[0; COUNTERS]);
     }

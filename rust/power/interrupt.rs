@@ -232,8 +232,8 @@ pub(crate) trait Handler: Send + Sync + 'static {
     /// Handles a PMI on the current CPU. Interrupts are off.
     fn handle(&self, interrupted: &mut Interrupted);
 
-    /// Whether the PMU of the current CPU is this handler's, if it shares the PMUs with another
-    /// driver ([`SharedInterrupt`]). Interrupts are off.
+    /// Returns whether this handler's driver has the PMU of the current CPU, if it shares the PMUs
+    /// with another driver ([`SharedInterrupt`]). Interrupts are off.
     fn has_pmu(&self) -> bool;
 }
 
@@ -370,43 +370,47 @@ impl<H: Handler> PinnedDrop for PmcReservation<H> {
 /// The handler of the driver that has reserved the PMU, for [`dispatch`].
 static OTHER_HANDLER: AtomicUsize = AtomicUsize::new(0);
 
-/// Called by the kernel at each PMI while there is a [`SharedInterrupt`].
+/// Calls the handler of the driver that has the PMU of the current CPU. The kernel calls this at
+/// each PMI while there is a [`SharedInterrupt`].
 ///
 /// # Safety
 ///
-/// As for [`trampoline`]. `OTHER_HANDLER` must be a handler of PMIs.
+/// `regs` must be the registers of the PMI that is being handled, `HANDLER` an `Arc<H>`, and
+/// `OTHER_HANDLER` a handler of PMIs.
 unsafe extern "C" fn dispatch<H: Handler>(regs: *mut pt_regs) {
-    // SAFETY: As in `trampoline`.
+    // SAFETY: The caller guarantees that it is an `Arc<H>`. `PmcReservation` drops it only when no
+    // PMI is being handled any more.
     let handler: ArcBorrow<'_, H> = unsafe { Arc::<H>::borrow(HANDLER.load(Acquire)) };
     if handler.has_pmu() {
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees the registers and the `Arc<H>`.
         unsafe { trampoline::<H>(regs) };
     } else {
         let other = OTHER_HANDLER.load(Relaxed) as *const ();
         // SAFETY: The caller guarantees a handler of PMIs.
         let other: unsafe extern "C" fn(*mut pt_regs) = unsafe { core::mem::transmute(other) };
-        // SAFETY: The caller guarantees the registers of the PMI under way.
+        // SAFETY: The caller guarantees the registers of the PMI that is being handled.
         unsafe { other(regs) };
     }
 }
 
-/// Calls the handler of a [`PmcReservation`] at PMIs of CPUs whose PMU is that handler's, although
-/// another driver has reserved the PMU. For an emulator only: hardware raises no PMI under EBE.
+/// Makes PMIs call the handler of a [`PmcReservation`] on CPUs whose PMU that handler's driver has,
+/// although another driver has reserved the PMU's interrupt. Only an emulator needs this: hardware
+/// raises no PMI under EBE.
 ///
 /// # Invariants
 ///
-/// The PMU is reserved by the other driver, which takes no part in it, with `dispatch` in place of
-/// its handler, which is `OTHER_HANDLER`.
+/// The other driver has reserved the interrupt, and does not notice that `dispatch` replaces its
+/// handler. `OTHER_HANDLER` is that handler.
 pub(crate) struct SharedInterrupt(());
 
 impl SharedInterrupt {
-    /// Starts it. The other driver's handler is the function `name`, in the same part of the kernel
-    /// as the code at the address `near`. Fails with `ENOENT` if there is none.
+    /// Replaces the other driver's handler: the function `name`, in the same part of the kernel as
+    /// the code at the address `near`. Fails with `ENOENT` if there is no such function.
     ///
     /// # Safety
     ///
-    /// The other driver must have the PMU reserved, with a handler of that name, and there must be
-    /// a [`PmcReservation<H>`] without users, both as long as the value lives.
+    /// As long as the value lives, the other driver must have the PMU reserved, with a handler of
+    /// that name, and there must be a [`PmcReservation<H>`] without users.
     pub(crate) unsafe fn new<H: Handler>(
         _permit: CallbackPermit,
         name: &CStr,
@@ -418,10 +422,10 @@ impl SharedInterrupt {
             return Err(ENOENT);
         }
         OTHER_HANDLER.store(other, Relaxed);
-        // SAFETY: The caller guarantees the `Arc<H>` in `HANDLER`. `drop` puts the other handler
-        // back, and comes, by the permit's invariants.
+        // SAFETY: The caller guarantees the `Arc<H>` in `HANDLER`. `drop` restores the other
+        // handler, and the permit's invariants guarantee that `drop` runs in time.
         to_result(unsafe { bindings::ebb_pmu_replace_handler(Some(dispatch::<H>)) })?;
-        // INVARIANT: Replaced just now.
+        // INVARIANT: The handler was replaced just now.
         Ok(Self(()))
     }
 }
@@ -429,9 +433,9 @@ impl SharedInterrupt {
 impl Drop for SharedInterrupt {
     fn drop(&mut self) {
         let other = OTHER_HANDLER.load(Relaxed) as *const ();
-        // SAFETY: By the type invariants it is the other driver's handler of PMIs.
+        // SAFETY: By the type invariants this is the other driver's handler of PMIs.
         let other: unsafe extern "C" fn(*mut pt_regs) = unsafe { core::mem::transmute(other) };
-        // SAFETY: The other driver has the PMU reserved, by the type invariants. A `PmcReservation`
+        // SAFETY: By the type invariants the other driver has the PMU reserved. A `PmcReservation`
         // waits for PMIs that are being handled.
         unsafe { bindings::ebb_pmu_replace_handler(Some(other)) };
     }

@@ -11,8 +11,9 @@ use super::{
 use kernel::pr_err_once;
 
 impl LocalPmu<'_> {
-    /// Calls `f` with PMIs masked, and then restores the mask. A PMI that is due in the meantime
-    /// comes when interrupts are on, and counters may be frozen until then, so `f` should be short.
+    /// Calls `f` with PMIs masked, and then restores the mask. A PMI that becomes due in
+    /// the meantime occurs when interrupts are on. Counters may be frozen until then, so `f` should
+    /// be short.
     ///
     /// Other interrupts are off before and after the call, so there is nothing to replay and
     /// nothing to report to tracers: like the kernel's functions in that case, this only writes the

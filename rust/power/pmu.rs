@@ -122,7 +122,7 @@ impl LocalPmu<'_> {
     /// until the program has its MMCR0 and interrupts are on. The PMU must be frozen, and is frozen
     /// afterwards. The caller must write MMCR0 before interrupts are on.
     pub(crate) fn restore_pmao(&self) {
-        self.hold_pmis();
+        self.delay_pmis();
         let mmcr2 = Mmcr2::read();
         // Freeze bits in MMCR2 would stop PMC6.
         Mmcr2::write(0);
@@ -151,7 +151,7 @@ impl LocalPmu<'_> {
     /// Clears all registers that describe a sampled instruction. SIER must be last: while
     /// instructions are marked, one of these writes may be marked, and only a clear SIER\[SIARV\]
     /// shows that the registers are not valid.
-    pub(crate) fn clear_sampled(&self, set: RegisterSet) {
+    pub(crate) fn clear_sampled_registers(&self, set: RegisterSet) {
         self.clear_siar_sdar();
         if set == RegisterSet::V31 {
             Sier2::write(0);
@@ -160,23 +160,24 @@ impl LocalPmu<'_> {
         Sier::from(0).write();
     }
 
-    /// Gives the frozen PMU back: clears what it counted and sampled, and lets programs read that
-    /// before ISA v3.1.
+    /// Gives the frozen PMU back: clears its registers and, before ISA v3.1, lets programs read
+    /// them again.
     pub(crate) fn give_back(&self, set: RegisterSet) {
         self.clear(set);
         Mmcr0::read().with_default_access().write();
     }
 
-    /// Clears the counters, what they counted and sampled, and has them sample no more: by MMCRA
-    /// hardware may set SDAR although the PMU is frozen.
+    /// Clears the counters, the sampled registers and the control registers except for MMCR0.
     fn clear(&self, set: RegisterSet) {
+        // With MMCRA's SDAR mode hardware may set SDAR although the PMU is frozen. So stop that
+        // before SDAR is cleared.
         let idle = Mmcra::from(0);
         idle.with_bhrbrd(set == RegisterSet::V31).write();
         spr::synchronize();
         for index in 0..COUNTERS {
             write_pmc(index, 0);
         }
-        self.clear_sampled(set);
+        self.clear_sampled_registers(set);
         // A program may have written its own bits of MMCR2.
         Mmcr1::write(0);
         Mmcr2::write(0);
@@ -197,7 +198,7 @@ impl LocalPmu<'_> {
     }
 
     /// Delays PMIs until interrupts are on.
-    pub(crate) fn hold_pmis(&self) {
+    pub(crate) fn delay_pmis(&self) {
         // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until the
         // kernel turns them on.
         unsafe { bindings::ebb_pmu_hard_irq_disable() };
@@ -206,7 +207,7 @@ impl LocalPmu<'_> {
     /// Makes a PMI occur as soon as interrupts are on. It is needed for a counter that is already
     /// negative when it starts: POWER8 raises an alert only when a counter becomes negative.
     pub(crate) fn set_pmi_pending(&self) {
-        self.hold_pmis();
+        self.delay_pmis();
         // SAFETY: Interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_set_pmi_irq_pending() };
     }
@@ -246,9 +247,10 @@ impl LocalPmu<'_> {
         }
     }
 
-    /// Sets whether the kernel's handlers of other interrupts let PMIs of this CPU through. If not,
-    /// counters that raise an alert in such a handler are frozen until it returns.
-    pub(crate) fn set_prompt(&self, wanted: bool) {
+    /// Sets whether this CPU takes prompt PMIs: PMIs that interrupt the kernel's handlers of other
+    /// interrupts. If not, a counter that raises an alert in such a handler freezes all counters
+    /// until the handler returns.
+    pub(crate) fn set_prompt_pmis(&self, wanted: bool) {
         // SAFETY: The function writes a variable of this CPU; interrupts are off by the type
         // invariants.
         unsafe { bindings::set_prompt_pmi_wanted(wanted) };
@@ -265,7 +267,7 @@ impl LocalPmu<'_> {
     /// kernel's `arch/powerpc/kvm/book3s_hv_rmhandlers.S`, `switch_pmu_to_host()` in
     /// `book3s_hv_p9_perf.c`.
     pub(crate) fn set_in_use(&self) {
-        // SAFETY: Writes areas of this CPU; interrupts are off by the type invariants.
+        // SAFETY: The function writes areas of this CPU; interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(true) };
     }
 }

@@ -132,7 +132,7 @@ unsigned long ebb_pmu_find_function(const char *name, unsigned long near)
 	return 0;
 }
 
-/* Nothing else runs, so no PMI comes while there is no handler. */
+/* No other code runs, so no PMI occurs while there is no handler. */
 static int replace_handler(void *handler)
 {
 	release_pmc_hardware();

@@ -122,7 +122,7 @@ impl<'a> CurrentThread<'a> {
 
     /// Saves the program's other registers from the frozen PMU. `mmcr3` is the value that the
     /// driver wrote to MMCR3.
-    pub(crate) fn save_sampled(&self, cache: &PmuCache, set: RegisterSet, mmcr3: u64) {
+    pub(crate) fn save_sampled_registers(&self, cache: &PmuCache, set: RegisterSet, mmcr3: u64) {
         // SAFETY: By the type invariants the pointer is valid, and no other code writes the
         // registers.
         unsafe {
@@ -139,7 +139,7 @@ impl<'a> CurrentThread<'a> {
 
     /// Restores the program's registers, except MMCR0 and MMCR2, which the driver merges with its
     /// own bits. From now on `ptrace` and core dumps show the saved ones.
-    pub(crate) fn restore_sampled(&self, cache: &PmuCache, set: RegisterSet) {
+    pub(crate) fn restore_sampled_registers(&self, cache: &PmuCache, set: RegisterSet) {
         // SAFETY: By the type invariants the pointer is valid, and no other code writes the
         // registers.
         unsafe {

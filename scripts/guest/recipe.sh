@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# How an entry of the cache is made whose files go into guests: from Debian packages of
-# the guest's architecture, from the kernel's source, or both.
-# Sourced at the end of scripts/cache/*, which set
-#   $packages  packages that are unpacked in $dir/fs, with all that they depend on
-#   $needs     what it is made with besides the private root
-#   $product   the files or folders of $dir that the entry has in the end
-#   build      a function that makes these, with $dir/build for what comes before them
-# scripts/setup says what the words mean that this answers to, and sets top and dir.
+# Makes an entry of the cache with files for guests: from Debian packages of the guest's
+# architecture, from the kernel's source, or both.
+# scripts/cache/* source this file at their end, and set
+#   $packages  packages to unpack in $dir/fs, with all that they depend on
+#   $needs     the entries that it needs besides the private root
+#   $product   the files or folders of $dir that remain in the entry
+#   build      a function that makes these, with $dir/build for temporary files
+# scripts/setup describes the commands of a recipe, and sets top and dir.
 # Recipes run under set -e.
 # shellcheck disable=SC2086,SC2154,SC2164
 . "$top/scripts/lib.sh"
 
-# Runs in the private root, whose own packages stay as they are. The packages are taken
-# from the release itself, not its backports: what runs in the guest needs nothing
-# newer, and that one index seldom changes under a download.
+# Downloads and unpacks the packages, in the private root, whose own packages do not change.
+# They are from the release and not from its backports: guests need nothing newer, and the
+# release's index rarely changes during a download.
 unpack_packages() {
 	apt=$dir/apt
 	rm -rf "$apt" "$dir/fs"
@@ -32,7 +32,7 @@ unpack_packages() {
 		Dir::Cache "$apt/cache";
 	EOF
 	export APT_CONFIG="$apt/conf"
-	# With nothing installed, all that a package depends on comes along.
+	# Nothing is installed, so apt downloads all dependencies, too.
 	with_lists apt-get install -y --no-install-recommends --download-only $packages
 	for package in "$apt"/cache/archives/*.deb; do
 		unpack "$package" "$dir/fs"
@@ -40,10 +40,10 @@ unpack_packages() {
 	rm -rf "$apt"
 }
 
-# with_lists COMMAND...: downloads packages by it, once there are apt's lists of them. A mirror behind
-# a cache may for hours or days give an index that does not fit the release's signature, or one of
-# packages that it does not have yet. The release has other names, and what is kept under those may
-# be another index.
+# with_lists COMMAND...: downloads apt's lists, and runs the command, which downloads packages. For
+# hours or days a mirror behind a cache may return an index that does not match the release's
+# signature, or that has packages which the mirror lacks. The cache may have a matching index under
+# another name of the release.
 with_lists() {
 	read -r deb mirror release component </etc/apt/sources.list
 	for name in "$release" stable oldstable "$release"; do
@@ -59,8 +59,8 @@ with_lists() {
 	return 1
 }
 
-# pick FILE PATH: puts FILE into the guest as PATH, and the libraries that it names,
-# found among the packages, into the folder where glibc looks first.
+# pick FILE PATH: copies FILE to PATH of the guest, and the libraries that it needs from the
+# packages to the folder in which glibc searches first.
 pick() {
 	mkdir -p "$dir/build/pick/$(dirname "$2")"
 	cp -L "$1" "$dir/build/pick/$2"
@@ -72,9 +72,9 @@ pick() {
 	done
 }
 
-# Makes an initramfs archive of what was picked.
+# Makes an initramfs archive of the picked files.
 pack() {
-	# The interpreter is looked up under the name that programs bear.
+	# Programs contain this name of the loader.
 	pick "$(find "$dir/fs" -name ld64.so.2 | head -n 1)" lib64/ld64.so.2
 	"$top/scripts/initramfs" "$dir/build/pick" "$dir/$product"
 }
@@ -87,7 +87,7 @@ key)
 	root=$("$top/scripts/setup" --print root)
 	if [ "${needs-}" ]; then
 		basename "$("$top/scripts/setup" --print "$needs")"
-		# Compiler and libc's headers; the headers of the kernel come with them.
+		# The versions of the compiler and of libc with its headers, which include the kernel's.
 		grep -E '^(gcc|binutils|libc6|libgcc|linux-libc)[^ ]*(powerpc64le|ppc64el)' "$root/versions"
 	fi
 	head -n 1 "$root/etc/apt/sources.list" | cut -d ' ' -f 3-

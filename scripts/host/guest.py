@@ -198,7 +198,7 @@ class Guest:
 def copy(consoles):
     """Copies each console's output to its file descriptor until all end, in whole lines: where both
     go to one file, lines must not be mixed."""
-    held = dict.fromkeys(consoles, b"")
+    unfinished = dict.fromkeys(consoles, b"")
     try:
         with selectors.DefaultSelector() as selector:
             for console, fd in consoles.items():
@@ -212,12 +212,12 @@ def copy(consoles):
                     if not data:
                         selector.unregister(key.fileobj)
                     # The kernel ends its lines with "\r\n".
-                    text = held[key.fileobj] + (data.replace(b"\r", b"") if key.data == 2 else data)
+                    text = unfinished[key.fileobj] + (data.replace(b"\r", b"") if key.data == 2 else data)
                     # A line ends with the console, too. A long line is passed on in pieces.
                     finished = text.rfind(b"\n") + 1 if data else len(text)
                     if len(text) - finished > select.PIPE_BUF:
                         finished = len(text)
-                    held[key.fileobj] = text[finished:]
+                    unfinished[key.fileobj] = text[finished:]
                     write(key.data, text[:finished])
     except BaseException:
         # The run is stopped, and the reader may be gone: a descriptor that is ready accepts this
@@ -225,7 +225,7 @@ def copy(consoles):
         for console, fd in consoles.items():
             if select.select([], [fd], [], 0)[1]:
                 with contextlib.suppress(OSError):
-                    os.write(fd, held[console])
+                    os.write(fd, unfinished[console])
         raise
 
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# How a kernel is made for the cache: the source that the private root holds, patched,
-# configured with fragments of this folder on top of allnoconfig or of another
-# configuration, and built. The entry's directory is the build tree itself; its source
-# stays complete, for the kernel's own selftests are built from it as well.
-# Sourced by scripts/cache/kernel*, with the names of the fragments in $fragments, of the
-# folders of patches in $patches, of the compiler in $compiler (clang unless it is gcc), and
-# of a function in $base, if another configuration than allnoconfig is below the fragments:
-# it makes the file $dir/.base.
-# scripts/setup says what the words mean that this answers to, and sets top and dir.
-# Recipes run under set -e.
+# Makes a kernel for the cache: patches the source of the private root, configures it with
+# fragments of this folder on top of allnoconfig or of another configuration, and builds it.
+# The entry's directory is the build tree. It keeps the complete source, because the kernel's
+# own selftests are built from it, too.
+# scripts/cache/kernel* source this file, and set
+#   $fragments  the names of the fragments
+#   $patches    the folders of the patches
+#   $compiler   gcc, or nothing for clang
+#   $base       a function that makes the file $dir/.base, if the fragments are on top of another
+#               configuration than allnoconfig
+# scripts/setup describes the commands of a recipe, and sets top and dir. Recipes run under
+# set -e.
 # shellcheck disable=SC2154,SC2164
 . "$top/scripts/lib.sh"
 
@@ -33,8 +35,8 @@ in_tree() {
 	"$top/scripts/in-root" make -C "$dir" $cross "$@"
 }
 
-# Stops with the names of the fragments' symbols that the configuration lost: one
-# that lacks a dependency, or a toolchain, drops out without a word.
+# Stops with the names of the fragments' symbols that the configuration lost: kconfig drops
+# a symbol without a message if a dependency or a tool is missing.
 compare_config() {
 	lost=$(configuration | grep -E '^(CONFIG_|# CONFIG_)' | grep -vxF -f "$dir/.config" | tr '\n' ' ')
 	if [ "$lost" ]; then
@@ -48,12 +50,12 @@ needs)
 	echo root
 	;;
 key)
-	# What made the tools of the root is the root's own matter: a root made anew
-	# with the same versions keeps the kernel.
+	# Of the root only the versions of its tools count: if the root is made again with the
+	# same versions, the kernel remains valid.
 	root=$("$top/scripts/setup" --print root)
 	cat "$root/kernel-source"
 	configuration
-	# The messages of the patches change nothing.
+	# The messages of the patches do not affect the build.
 	patch_files | xargs sed -n '/^diff --git/,$p'
 	grep -E "^(linux-source|rustc|rust-src|bindgen|clang|lld|llvm|libclang|gcc|make) |^(linux-source|clang|lld|llvm|gcc)-[^ ]* " "$root/versions"
 	sed '/^[[:space:]]*#/d' "$top/scripts/kernel/recipe.sh"
@@ -103,5 +105,5 @@ seal)
 	die "cache/${0##*/}: no stage '$1'"
 	;;
 esac
-# Whoever edits this file meanwhile: the shell reads no further.
+# Stop the shell here: otherwise it would execute lines that are added while it runs.
 exit

@@ -39,7 +39,7 @@ CALLS = [
 ]
 # Functions whose calls are not changed. The first two give the built-in PMU back and remove the
 # module, which must succeed. insmod does not run the third, which allocates the data of an event.
-NEEDED = ("SetAside", "cleanup_module", "event_init")
+NEEDED = ("UnregisteredPmu", "cleanup_module", "event_init")
 
 MFPVR, ANY_REGISTER = 0x7C1F42A6, 31 << 21
 LOAD, R3, R4 = 0x38000000, 3 << 21, 4 << 21

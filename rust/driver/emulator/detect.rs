@@ -20,7 +20,7 @@ struct Node(NonNull<bindings::device_node>);
 
 impl Node {
     fn by_path(path: &CStr) -> Option<Self> {
-        // SAFETY: The path is a C string; no options are asked for.
+        // SAFETY: The path is a C string, and the pointer for options is null.
         let node =
             unsafe { bindings::of_find_node_opts_by_path(path.as_char_ptr(), ptr::null_mut()) };
         NonNull::new(node).map(Self)

@@ -73,20 +73,20 @@ impl Emulator {
         Ok(Self(Some(Delivery::new(cpus)?)))
     }
 
-    /// Returns whether handlers of other interrupts let PMIs through by default. They do not in
-    /// QEMU, because programs there would make almost no progress with short periods.
-    pub(super) fn prompt_by_default(&self) -> bool {
+    /// Returns whether the driver wants prompt PMIs by default. It does not in QEMU, because
+    /// programs there would make almost no progress with short periods.
+    pub(super) fn wants_prompt_pmis_by_default(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether an alert under EBE may raise a PMI. [`Emulator::test_pmi_under_ebe`] finds out
-    /// whether it does.
+    /// Returns whether an alert under EBE may raise a PMI. [`Emulator::test_pmi_under_ebe`] finds
+    /// out whether it does.
     pub(super) fn may_raise_pmi_under_ebe(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Handles a PMI that came while `mmcr0` has EBE set. Returns false if that is not QEMU's
-    /// doing.
+    /// Handles a PMI that occurred while `mmcr0` has EBE set. Returns false if QEMU is not the
+    /// cause.
     #[inline]
     pub(super) fn pmi_under_ebe(
         &self,

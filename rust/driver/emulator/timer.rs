@@ -128,8 +128,8 @@ impl CheckTimer {
         // SAFETY: `self` is a reference, so its timer is valid for reads.
         let is_queued =
             unsafe { (&raw const (*Self::c_timer_ptr(self)).is_queued).read_volatile() };
-        let left = || self.timer.expires() - Instant::<Monotonic>::now();
-        if !(is_queued && left() <= delta(FIRST_CHECK_NS)) {
+        let until_expiry = || self.timer.expires() - Instant::<Monotonic>::now();
+        if !(is_queued && until_expiry() <= delta(FIRST_CHECK_NS)) {
             self.start(FIRST_CHECK_NS);
         }
     }

@@ -65,8 +65,8 @@ pub struct BhrbRecord {
 /// Stops at the first empty entry. Drops a target that is not followed by a branch address: the
 /// address may have been overwritten.
 pub fn bhrb_records(entries: impl Iterator<Item = u64>) -> impl Iterator<Item = BhrbRecord> {
-    let held = entries.map(BhrbEntry).take_while(|entry| !entry.is_empty());
-    Records(held)
+    let recorded = entries.map(BhrbEntry).take_while(|entry| !entry.is_empty());
+    Records(recorded)
 }
 
 struct Records<I>(I);

@@ -69,7 +69,7 @@ pub(crate) struct Layout {
     pub(crate) thresh_cmp_config1: Field,
     /// Qualifies the scope of radix translation events.
     pub(crate) radix_scope: Field,
-    /// Which group of L2 and L3 events the unit's bus carries.
+    /// Group of L2 and L3 events that the unit's bus carries.
     pub(crate) l2l3_sel: Field,
     /// Data source to match: the 15 bits of a counter's MMCR3 field.
     pub(crate) source: Field,

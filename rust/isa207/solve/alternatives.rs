@@ -17,7 +17,7 @@ use super::{
         },
         pmc::Pmc,
         request::{
-            Machine,
+            Platform,
             Request, //
         }, //
     },
@@ -47,12 +47,12 @@ impl Alternatives {
     ///
     /// A code with any of Linux's own bits has no alternatives: an EBB program uses the PMC that it
     /// named.
-    pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request) -> Self {
+    pub(super) fn new(model: &CpuModel, platform: Platform, req: &Request) -> Self {
         let mut this = Self::default();
-        this.add(model, machine, req, EventCode(req.code));
-        for row in others(model, req.code, req.only_count_run) {
+        this.add(model, platform, req, EventCode(req.code));
+        for row in alternative_rows(model, req.code, req.only_count_run) {
             for code in row {
-                this.add(model, machine, req, EventCode(*code));
+                this.add(model, platform, req, EventCode(*code));
             }
         }
         this
@@ -63,39 +63,39 @@ impl Alternatives {
         self.list.get(..self.len).unwrap_or(&[])
     }
 
-    fn add(&mut self, model: &CpuModel, machine: Machine, req: &Request, code: EventCode) {
+    fn add(&mut self, model: &CpuModel, platform: Platform, req: &Request, code: EventCode) {
         if self.as_slice().iter().any(|known| known.code == code) {
             return;
         }
         if let Some(free) = self.list.get_mut(self.len) {
             *free = Alternative {
                 code,
-                constraints: Constraints::new(model, machine, req, code),
+                constraints: Constraints::new(model, platform, req, code),
             };
             self.len = self.len.wrapping_add(1);
         }
     }
 }
 
-/// Returns two rows of codes that count what `asked` counts. A row may contain `asked` itself, and
-/// a code may be in both rows.
-fn others(model: &CpuModel, asked: u64, only_count_run: bool) -> [Codes; 2] {
+/// Returns two rows of codes that count what `requested` counts. A row may contain `requested`
+/// itself, and a code may be in both rows.
+fn alternative_rows(model: &CpuModel, requested: u64, only_count_run: bool) -> [Codes; 2] {
     let while_running = if only_count_run { model.run_latch } else { &[] };
-    [model.alternatives, while_running].map(|rows| row_of(rows, asked))
+    [model.alternatives, while_running].map(|rows| row_of(rows, requested))
 }
 
-/// Returns the counters that an event with the code `asked` could use, one bit each, and whether
-/// the event has other codes.
-pub(super) fn usable_pmcs(model: &CpuModel, asked: u64, only_count_run: bool) -> (u8, bool) {
+/// Returns the counters that an event with the code `requested` could use, one bit each, and
+/// whether the event has alternative codes.
+pub(super) fn usable_pmcs(model: &CpuModel, requested: u64, only_count_run: bool) -> (u8, bool) {
     let pmcs_of = |code| {
         let named = Pmc::from_number(EventCode(code).pmc());
         named.map_or(Constraints::PROGRAMMABLE_PMCS, Pmc::bit)
     };
-    let (mut pmcs, mut choice) = (pmcs_of(asked), false);
-    for row in others(model, asked, only_count_run) {
+    let (mut pmcs, mut choice) = (pmcs_of(requested), false);
+    for row in alternative_rows(model, requested, only_count_run) {
         for code in row {
             pmcs |= pmcs_of(*code);
-            choice |= *code != asked;
+            choice |= *code != requested;
         }
     }
     (pmcs, choice)

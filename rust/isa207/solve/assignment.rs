@@ -13,7 +13,7 @@ use super::{
             FREEZE_HYPERVISOR,
             FREEZE_SUPERVISOR, //
         },
-        request::Machine, //
+        request::Platform, //
     },
     demand::Demand,
     mmcr::Mmcr, //
@@ -46,17 +46,17 @@ impl Pmcs {
     /// Returns the counters as a set, one bit each; PMC1 has the lowest bit.
     #[inline]
     pub const fn as_set(self) -> u8 {
-        // CAST: Only the highest byte is left after the shift.
+        // CAST: Only the highest byte remains after the shift.
         self.0.wrapping_shr(Self::SET) as u8
     }
 
     /// Iterates over the counters, in the order of the events.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = Pmc> + Clone {
-        let mut left = self.0;
+        let mut remaining = self.0;
         iter::from_fn(move || {
-            let pmc = Pmc::from_number(left & 0xff);
-            left >>= 8;
+            let pmc = Pmc::from_number(remaining & 0xff);
+            remaining >>= 8;
             pmc
         })
     }
@@ -76,8 +76,8 @@ pub struct Assignment {
 impl Assignment {
     /// Returns whether no event counts in the kernel or in a hypervisor.
     #[inline]
-    pub const fn is_frozen_in_kernel(&self, machine: Machine) -> bool {
-        let kernel = if machine.hypervisor_mode {
+    pub const fn is_frozen_in_kernel(&self, platform: Platform) -> bool {
+        let kernel = if platform.hypervisor_mode {
             FREEZE_HYPERVISOR
         } else {
             FREEZE_HYPERVISOR | FREEZE_SUPERVISOR

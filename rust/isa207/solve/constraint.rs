@@ -24,7 +24,7 @@ use super::{
             Selector, //
         },
         request::{
-            Machine,
+            Platform,
             Request, //
         }, //
     },
@@ -81,13 +81,13 @@ impl Constraints {
     }
 
     /// Returns the constraints of `req` that do not depend on its code.
-    pub(super) fn of_request(machine: Machine, req: &Request) -> Self {
+    pub(super) fn of_request(platform: Platform, req: &Request) -> Self {
         let code = req.event_code();
         let mut this = Self::default();
         this.require(Selector::Ebb, code.is_ebb().into());
         // An EBB program reads the BHRB exactly as it was recorded. A branch stack can be filtered
         // by software, if software filters are allowed.
-        let unfiltered = code.is_ebb() || machine.strict_branch_filters;
+        let unfiltered = code.is_ebb() || platform.strict_branch_filters;
         if let (true, Some(ifm)) = (unfiltered, req.branch_ifm()) {
             this.require(Selector::BranchFilter, ifm.into());
         }
@@ -96,9 +96,14 @@ impl Constraints {
 
     /// Returns the constraints of `req`, which must be valid, with the code `code`.
     #[inline(always)] // Saves two calls per opened event; see `Demand::new`.
-    pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
+    pub(super) fn new(
+        model: &CpuModel,
+        platform: Platform,
+        req: &Request,
+        code: EventCode,
+    ) -> Self {
         let pmc = Pmc::from_number(code.pmc());
-        let mut this = Self::of_request(machine, req);
+        let mut this = Self::of_request(platform, req);
         this.used |= Self::NAMED_PMCS.prep(pmc.map_or(0, Pmc::bit).into());
         // PMC5 and PMC6 use no unit, and no other selector.
         if pmc.is_none_or(Pmc::is_programmable) {
@@ -202,13 +207,13 @@ fn unit_selectors(model: &CpuModel, code: EventCode, need: &mut Constraints) {
     }
 }
 
-/// Returns the other selectors of an event on PMC1 to PMC4. User space gave the code `asked` and
-/// `config1`. Except on POWER8, a [plain](EventCode::is_plain) code has no such selectors.
+/// Returns the other selectors of an event on PMC1 to PMC4. User space gave the code `requested`
+/// and `config1`. Except on POWER8, a [plain](EventCode::is_plain) code has no such selectors.
 #[cold]
 fn rare_selectors(
     model: &CpuModel,
     code: EventCode,
-    asked: EventCode,
+    requested: EventCode,
     config1: u64,
 ) -> Constraints {
     let mut need = Constraints::default();
@@ -223,7 +228,7 @@ fn rare_selectors(
         // POWER8 cannot count events without a threshold beside an event with one.
         need.require(
             Selector::Threshold,
-            Threshold::new(model, asked, config1).packed(),
+            Threshold::new(model, requested, config1).packed(),
         );
     }
     need

@@ -17,7 +17,7 @@ use super::{
         pmc::Pmc,
         refusal::Refusal,
         request::{
-            Machine,
+            Platform,
             Request, //
         }, //
     },
@@ -59,10 +59,15 @@ impl Demand {
 
     /// Returns the demand of `req`, which must be valid, with the code `code`.
     #[inline(always)] // Saves an open two calls, which save 10 registers in all.
-    pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
-        let frozen = mmcr::frozen_states(model.isa, req, machine);
+    pub(super) fn new(
+        model: &CpuModel,
+        platform: Platform,
+        req: &Request,
+        code: EventCode,
+    ) -> Self {
+        let frozen = mmcr::frozen_states(model.isa, req, platform);
         let mut this = Self {
-            constraints: Constraints::new(model, machine, req, code),
+            constraints: Constraints::new(model, platform, req, code),
             mmcr1: 0,
             mmcra: 0,
             packed: 0,
@@ -94,16 +99,16 @@ impl Demand {
     }
 
     /// Returns the part that no [plain](EventCode::is_plain) code has, without constraints. User
-    /// space gave the code `asked` and `config1`.
+    /// space gave the code `requested` and `config1`.
     #[cold]
     fn rare(
         model: &CpuModel,
         code: EventCode,
-        asked: EventCode,
+        requested: EventCode,
         config1: u64,
         programmable: bool,
     ) -> Self {
-        let threshold = Threshold::new(model, asked, config1);
+        let threshold = Threshold::new(model, requested, config1);
         let mut this = Self {
             mmcra: mmcr::sampling(model, threshold, code),
             packed: Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0)),
@@ -156,13 +161,13 @@ impl Demand {
     ///
     /// The first reason why they cannot. [`CpuModel::solve`] may still find alternative codes.
     #[inline]
-    pub fn together(mut demands: impl Iterator<Item = Self>) -> Result<(), Refusal> {
-        Self::all(&mut demands).map(|_| ())
+    pub fn check_compatible(mut demands: impl Iterator<Item = Self>) -> Result<(), Refusal> {
+        Self::add_up(&mut demands).map(|_| ())
     }
 
     /// Adds up the constraints of events that will count together.
     #[inline]
-    pub(super) fn all(demands: &mut impl Iterator<Item = Self>) -> Result<Constraints, Refusal> {
+    pub(super) fn add_up(demands: &mut impl Iterator<Item = Self>) -> Result<Constraints, Refusal> {
         let all = demands.try_fold(Constraints::default(), |all, event| {
             all.with(&event.constraints)
         })?;

@@ -14,7 +14,7 @@ use super::{
         registers::*,
         request::{
             Exclude,
-            Machine,
+            Platform,
             Request, //
         }, //
     },
@@ -120,7 +120,7 @@ pub(super) fn idle_neighbour(used: u8, common: u64) -> u64 {
 }
 
 /// Returns the states in which MMCR2 freezes the counter of `req`.
-pub(super) fn frozen_states(isa: Isa, req: &Request, machine: Machine) -> u64 {
+pub(super) fn frozen_states(isa: Isa, req: &Request, platform: Platform) -> u64 {
     let Exclude {
         user,
         kernel,
@@ -134,7 +134,7 @@ pub(super) fn frozen_states(isa: Isa, req: &Request, machine: Machine) -> u64 {
     if idle {
         states |= FREEZE_WAIT;
     }
-    if machine.hypervisor_mode {
+    if platform.hypervisor_mode {
         // The kernel is the hypervisor, and MSR[HV] stays set in its programs. Ignore exclude_hv.
         if user {
             states |= FREEZE_PROBLEM_HV;
@@ -195,6 +195,6 @@ pub(super) fn continuous_sampling(isa: Isa, mmcra: u64) -> u64 {
         _ if isa == Isa::V207 => SDAR_MODE_TLB,
         _ if MMCRA_SAMPLE_ENABLE.is_set(mmcra) => 0,
         0 => SDAR_MODE_DCACHE,
-        asked => asked,
+        requested => requested,
     }
 }

@@ -22,7 +22,7 @@ use super::{
         },
         refusal::Refusal,
         request::{
-            Machine,
+            Platform,
             Request, //
         }, //
     },
@@ -55,7 +55,7 @@ impl Step {
 
     /// Takes the next alternative that can count together with the earlier events and leaves enough
     /// counters for the later ones. Returns the constraints including it; `None` if no alternative
-    /// is left.
+    /// remains.
     ///
     /// `settled` are the constraints of the events with one alternative.
     fn advance(&mut self, settled: &Constraints) -> Option<Constraints> {
@@ -115,7 +115,7 @@ impl CpuModel {
 /// codes can, either.
 pub(super) fn search(
     model: &CpuModel,
-    machine: Machine,
+    platform: Platform,
     reqs: &[Request],
     codes: &mut [EventCode; COUNTERS],
     why: Refusal,
@@ -126,7 +126,7 @@ pub(super) fn search(
     }
     let mut steps = [Step::default(); COUNTERS];
     for (step, req) in steps.iter_mut().zip(reqs) {
-        step.alternatives = Alternatives::new(model, machine, req);
+        step.alternatives = Alternatives::new(model, platform, req);
     }
     let mut taken = PmcSets::NO_EVENT;
     for step in steps.iter().filter(|step| !step.has_choice()) {
@@ -164,7 +164,7 @@ pub(super) fn search(
             return Err(why);
         };
         let Some(constraints) = step.advance(&settled) else {
-            // No alternative is left, so try another one for the previous event.
+            // No alternative remains, so try another one for the previous event.
             depth = depth.wrapping_sub(1);
             continue;
         };

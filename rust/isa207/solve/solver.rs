@@ -16,7 +16,7 @@ use super::{
         },
         refusal::Refusal,
         request::{
-            Machine,
+            Platform,
             Request, //
         }, //
     },
@@ -44,22 +44,22 @@ impl CpuModel {
     /// The refusal of the first invalid event, or the first reason why the events cannot count
     /// together with the requested codes.
     #[inline] // The driver does not call it: saves 1.8 KiB of the module.
-    pub fn solve(&self, reqs: &[Request], machine: Machine) -> Result<Solution, Refusal> {
+    pub fn solve(&self, reqs: &[Request], platform: Platform) -> Result<Solution, Refusal> {
         let mut demands = [Demand::default(); COUNTERS];
         let mut codes = [EventCode::default(); COUNTERS];
-        let places = demands.get_mut(..reqs.len());
-        let places = places.ok_or(Refusal::TooManyEvents)?;
-        for ((demand, code), req) in places.iter_mut().zip(&mut codes).zip(reqs) {
-            *demand = self.demand(req, machine)?;
+        let used = demands.get_mut(..reqs.len());
+        let used = used.ok_or(Refusal::TooManyEvents)?;
+        for ((demand, code), req) in used.iter_mut().zip(&mut codes).zip(reqs) {
+            *demand = self.demand(req, platform)?;
             *code = req.event_code();
         }
-        match self.assign(places.iter().copied()) {
+        match self.assign(used.iter().copied()) {
             Ok(assignment) => Ok(Solution {
                 assignment,
                 codes,
                 demands,
             }),
-            Err(why) => self.solve_by_other_codes(reqs, machine, why),
+            Err(why) => self.solve_with_alternatives(reqs, platform, why),
         }
     }
 
@@ -70,12 +70,12 @@ impl CpuModel {
     /// The refusal of [`CpuModel::validate_event`], or [`Refusal::NoBhrb`] if the event needs a
     /// BHRB and there is none.
     #[inline]
-    pub fn demand(&self, req: &Request, machine: Machine) -> Result<Demand, Refusal> {
+    pub fn demand(&self, req: &Request, platform: Platform) -> Result<Demand, Refusal> {
         self.validate_event(req)?;
-        if machine.without_bhrb && req.branch_ifm().is_some() {
+        if platform.without_bhrb && req.branch_ifm().is_some() {
             return Err(Refusal::NoBhrb);
         }
-        Ok(Demand::new(self, machine, req, req.event_code()))
+        Ok(Demand::new(self, platform, req, req.event_code()))
     }
 
     /// Assigns counters to events with these demands, if the requested codes can count together.
@@ -89,14 +89,14 @@ impl CpuModel {
         &self,
         demands: impl Iterator<Item = Demand> + Clone,
     ) -> Result<Assignment, Refusal> {
-        let all = Demand::all(&mut demands.clone())?;
+        let all = Demand::add_up(&mut demands.clone())?;
         self.place(demands, &all)
     }
 
     /// Makes the assignment of events that stay on the given counters after other events of their
     /// assignment were removed. On POWER9 they may not be a valid group by themselves, if the only
     /// event of units 6 to 9 on PMC4 was removed. The others of these units then count nothing.
-    pub fn assign_rest(&self, events: impl Iterator<Item = (Demand, Pmc)>) -> Assignment {
+    pub fn assign_remaining(&self, events: impl Iterator<Item = (Demand, Pmc)>) -> Assignment {
         let mut images = Images::default();
         let mut pmcs = Pmcs::default();
         for (index, (demand, pmc)) in (0..COUNTERS).zip(events) {
@@ -106,26 +106,28 @@ impl CpuModel {
         self.assignment(pmcs, images)
     }
 
-    /// Solves a group with alternative codes. [`Demand::together`] must have refused the group's
-    /// demands, with the reason `why`.
+    /// Solves a group with alternative codes. [`Demand::check_compatible`] must have refused the
+    /// group's demands, with the reason `why`.
     ///
     /// # Errors
     ///
     /// `why`, or a conflict that no choice of codes can resolve.
-    pub fn solve_by_other_codes(
+    pub fn solve_with_alternatives(
         &self,
         reqs: &[Request],
-        machine: Machine,
+        platform: Platform,
         why: Refusal,
     ) -> Result<Solution, Refusal> {
         // No choice of codes helps if the requests disagree about something else.
-        let mut needs = reqs.iter().map(|req| Constraints::of_request(machine, req));
+        let mut needs = reqs
+            .iter()
+            .map(|req| Constraints::of_request(platform, req));
         needs.try_fold(Constraints::default(), |all, event| all.with(&event))?;
         let mut codes = [EventCode::default(); COUNTERS];
-        let all = search(self, machine, reqs, &mut codes, why)?;
+        let all = search(self, platform, reqs, &mut codes, why)?;
         let mut demands = [Demand::default(); COUNTERS];
         for ((demand, code), req) in demands.iter_mut().zip(&codes).zip(reqs) {
-            *demand = Demand::new(self, machine, req, *code);
+            *demand = Demand::new(self, platform, req, *code);
         }
         let chosen = demands.iter().take(reqs.len()).copied();
         let assignment = self.place(chosen, &all)?;

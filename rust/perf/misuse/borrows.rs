@@ -35,7 +35,7 @@ fn state(cpus: &CpuContexts) {
     let mut kept = None;
     // SAFETY: There is none, but the function is never called.
     unsafe { cpus.with_exclusive_cpu(|this_cpu| kept = Some(this_cpu.state())) }; //~ E0521
-    let _ = kept.map(|state| state.prompt.get());
+    let _ = kept.map(|state| state.prompt_pmis.get());
 }
 
 /// Uses the proof that interrupts are off after they are on again.

@@ -53,7 +53,7 @@ fn stop(this_cpu: &ThisCpu, event: &Event) {
 }
 
 fn add(this_cpu: &ExclusiveCpu, event: &Event) {
-    this_cpu.state().prompt.set(true);
+    this_cpu.state().prompt_pmis.set(true);
     event.hw_mut(this_cpu.irqs_off()).set_idx(3);
 }
 
@@ -92,7 +92,7 @@ fn last_of_slots(cpus: &CpuContexts) -> Option<u64> {
 
 fn state(cpus: &CpuContexts) -> bool {
     // SAFETY: There is none, but the function is never called.
-    unsafe { cpus.with_exclusive_cpu(|this_cpu| this_cpu.state().prompt.get()) }
+    unsafe { cpus.with_exclusive_cpu(|this_cpu| this_cpu.state().prompt_pmis.get()) }
 }
 
 fn freeze(cpus: &CpuContexts) {

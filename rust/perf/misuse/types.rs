@@ -44,7 +44,7 @@ fn event_init(event: &NewEvent<'_>) {
 
 /// Accesses state that an interrupted callback may be changing.
 fn stop(this_cpu: &ThisCpu, event: &Event) {
-    this_cpu.state().prompt.set(true); //~ E0599
+    this_cpu.state().prompt_pmis.set(true); //~ E0599
     event.hw().set_idx(3); //~ E0599
 }
 

@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 /// One function of the workload.
 pub struct Function {
-    /// Its name in the program's symbol table.
+    /// Name of the function in the program's symbol table.
     pub name: &'static str,
     /// The function.
     pub address: extern "C" fn(&mut Data) -> u64,

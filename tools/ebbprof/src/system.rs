@@ -32,11 +32,11 @@ impl Start {
 /// The part of a process in the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Standing {
-    /// It had mapped the memory when it was checked.
+    /// The process had mapped the memory when it was checked.
     Member(Start),
-    /// The system does not show its mappings to this user.
+    /// The system does not show the process's mappings to this user.
     Hidden,
-    /// It has ended, runs another program by now, or has never taken part.
+    /// The process has ended, runs another program by now, or has never taken part.
     #[default]
     Unknown,
 }

@@ -15,13 +15,13 @@ use crate::thread::Sampled;
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// It is not sampled.
+    /// The process is not sampled.
     Idle = 0,
-    /// It is sampled because `ebbprof record` has preloaded this library.
+    /// The process is sampled because `ebbprof record` has preloaded this library.
     Preloaded = 1,
-    /// It records itself (`ebbprof_start`).
+    /// The process records itself (`ebbprof_start`).
     Running = 2,
-    /// It records itself, but takes no samples at present.
+    /// The process records itself, but takes no samples at present.
     Paused = 3,
 }
 

@@ -25,7 +25,7 @@ impl Facility {
             self.known = Known::NONE;
         }
         if value & (mmcr0::PMAE | mmcr0::EBE) != mmcr0::PMAE {
-            self.late_alert = None;
+            self.delayed_alert = None;
         }
         if value & mmcr0::PMAO == 0 {
             self.exception = false;

@@ -100,12 +100,12 @@ impl Facility {
         if self.is_recording() {
             UNDEFINED
         } else {
-            self.held_branch(entry)
+            self.recorded_branch(entry)
         }
     }
 
     /// Returns what `mfbhrbe` will read from an entry once the buffer has stopped recording.
-    pub fn held_branch(&self, entry: usize) -> u64 {
+    pub fn recorded_branch(&self, entry: usize) -> u64 {
         self.bhrb.0.get(entry).copied().unwrap_or(0)
     }
 
@@ -218,7 +218,7 @@ mod tests {
             ..Instruction::at(0x1000)
         });
         (0..BHRB_ENTRIES)
-            .map(|entry| facility.held_branch(entry))
+            .map(|entry| facility.recorded_branch(entry))
             .take_while(|e| *e != 0)
             .collect()
     }

@@ -91,17 +91,17 @@ pub struct Mark {
 /// An instruction that completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
-    /// Its address.
+    /// Address of the instruction.
     pub address: u64,
-    /// The cycles that it takes.
+    /// Number of cycles that the instruction takes.
     pub cycles: u32,
-    /// The address of its data, if it accesses any.
+    /// Address of the instruction's data, if it accesses any.
     pub data: Option<u64>,
-    /// The branch that it takes.
+    /// The branch that the instruction takes.
     pub branch: Option<Branch>,
     /// The facility's description of the instruction if random sampling is on, which then marks it.
     pub marked: Option<Mark>,
-    /// How often each event without a name in the model occurs during the instruction.
+    /// Number of occurrences of each event without a name in the model, during the instruction.
     pub others: u32,
 }
 

@@ -47,7 +47,7 @@ impl Facility {
 
     /// Lets a waiting event-based branch occur without MMCR0\[EBE\]: BESCR alone decides then, as
     /// in \[QEMU\] for a branch that it has latched. No code may rely on either behaviour.
-    pub fn have_ebbs_outlive_ebe(&mut self) {
+    pub fn let_ebbs_outlive_ebe(&mut self) {
         self.ebbs_outlive_ebe = true;
     }
 
@@ -57,7 +57,7 @@ impl Facility {
     /// \[ISA\] v3.1, Book II, chapter 6, as the commit messages of \[QEMU\] quote it: bits 0 to 61
     /// of EBBRR get the address, GE is cleared; \[kernel\] `pmu-ebb.rst`, selftests: only in
     /// problem state with GE set. Without EBE none occurs, whatever BESCR holds: \[memory\] Book
-    /// III, MMCR0\[EBE\]; but see [`Facility::have_ebbs_outlive_ebe`].
+    /// III, MMCR0\[EBE\]; but see [`Facility::let_ebbs_outlive_ebe`].
     ///
     /// Before v3.1, BESCR\[TS\] gets the value of MSR\[TS\], and a transaction is suspended.
     /// \[KVM\] `kvmhv_p9_tm_emulation()`, where TS is 0b10 when `rfebb` returns from suspended to
@@ -240,7 +240,7 @@ mod tests {
         for outlives in [false, true] {
             let mut facility = program(Processor::Power9, PME);
             if outlives {
-                facility.have_ebbs_outlive_ebe();
+                facility.let_ebbs_outlive_ebe();
             }
             facility.execute(&Instruction::at(0x1000));
             let mmcr0 = facility.mfspr(spr::MMCR0);

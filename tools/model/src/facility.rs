@@ -6,9 +6,9 @@
 use crate::{
     Context, Instruction, Isa, Processor,
     bhrb::Bhrb,
-    chance::Chance,
+    delays::DelayedWrites,
     fields::{mmcr0, mmcra, spr},
-    late::Writes,
+    random::Random,
     sampling::Known,
 };
 
@@ -37,23 +37,23 @@ pub struct Facility {
     pub(crate) ebbrr: u64,
     /// An exception of the performance monitor exists. PMAO shows it, except on POWER8E.
     pub(crate) exception: bool,
-    /// How many alerts have occurred.
+    /// Number of alerts that have occurred.
     pub(crate) alerts: u64,
-    /// The instruction that completed last, and the state it ran in.
+    /// The instruction that completed last, and the state in which it ran.
     pub(crate) last: (Instruction, Context),
     pub(crate) bhrb: Bhrb,
     /// The sampling registers that still hold the value of an alert or of software.
     pub(crate) known: Known,
-    /// Continuous sampling updates SDAR even if MMCR0 forbids it, see [`Facility::have_sdar_move`].
-    pub(crate) sdar_moves: bool,
-    /// Event-based branches do not require EBE, see [`Facility::have_ebbs_outlive_ebe`].
+    /// Continuous sampling updates SDAR even if MMCR0 forbids it, see [`Facility::let_sdar_change`].
+    pub(crate) sdar_changes: bool,
+    /// Event-based branches do not require EBE, see [`Facility::let_ebbs_outlive_ebe`].
     pub(crate) ebbs_outlive_ebe: bool,
-    pub(crate) late: Writes,
-    /// Alerts may occur some instructions late, see [`Facility::have_alerts_come_late`].
-    pub(crate) alerts_come_late: bool,
+    pub(crate) delayed_writes: DelayedWrites,
+    /// Alerts may occur some instructions late, see [`Facility::allow_delayed_alerts`].
+    pub(crate) may_delay_alerts: bool,
     /// The number of instructions until the alert occurs for a condition that exists.
-    pub(crate) late_alert: Option<u32>,
-    pub(crate) chance: Chance,
+    pub(crate) delayed_alert: Option<u32>,
+    pub(crate) random: Random,
 }
 
 /// The result of an instruction.
@@ -96,18 +96,18 @@ impl Facility {
             last: (Instruction::at(0), Context::KERNEL),
             bhrb: Bhrb::default(),
             known: Known::ALL,
-            sdar_moves: false,
+            sdar_changes: false,
             ebbs_outlive_ebe: false,
-            late: Writes::default(),
-            alerts_come_late: false,
-            late_alert: None,
-            chance: Chance::new(1),
+            delayed_writes: DelayedWrites::default(),
+            may_delay_alerts: false,
+            delayed_alert: None,
+            random: Random::new(1),
         }
     }
 
     /// Seeds the choices that hardware may make in different ways.
-    pub fn leave_to_chance(&mut self, seed: u64) {
-        self.chance = Chance::new(seed);
+    pub fn randomize(&mut self, seed: u64) {
+        self.random = Random::new(seed);
     }
 
     /// Returns the processor.
@@ -131,7 +131,7 @@ impl Facility {
         if !self.has_spr(number) {
             return 0;
         }
-        if let Some(value) = self.late.value(number) {
+        if let Some(value) = self.delayed_writes.value(number) {
             return value;
         }
         match number {
@@ -199,9 +199,9 @@ impl Facility {
             let occurrences = self.occurrences(pmc, instruction);
             self.pmc[pmc] = self.pmc[pmc].wrapping_add(occurrences);
         }
-        self.pass_late_alert();
+        self.count_down_alert();
         self.react(before);
-        self.pass_late_writes();
+        self.count_down_writes();
         let next = instruction.next();
         let traced = self.trace(instruction);
         let handler = if traced { None } else { self.take_ebb(next) };

@@ -17,8 +17,8 @@
 //! | `bhrb.rs` | the branch history rolling buffer |
 //! | `access.rs` | reads and writes in problem state, and their traps |
 //! | `loss.rs` | idle states and hypervisors that drop registers |
-//! | `chance.rs` | random choices where hardware may act in different ways |
-//! | `late.rs` | delays of alerts and of writes to control registers |
+//! | `random.rs` | random choices where hardware may act in different ways |
+//! | `delays.rs` | delays of alerts and of writes to control registers |
 //! | `facility.rs` | the facility with all of these parts |
 //! | `fault.rs` | rules that tests break |
 //!
@@ -54,28 +54,28 @@
 mod access;
 mod alert;
 mod bhrb;
-mod chance;
 mod context;
+mod delays;
 mod ebb;
 mod events;
 mod facility;
 mod fault;
 mod fields;
 mod freeze;
-mod late;
 mod loss;
 mod processor;
+mod random;
 mod sampling;
 mod trace;
 
 pub use access::Trap;
 pub use bhrb::{BHRB_ENTRIES, Branch, BranchForm};
-pub use chance::Chance;
 pub use context::{Context, Instruction, Mark, Transaction};
 pub use facility::{Executed, Facility};
 pub use fault::{Fault, break_rule};
 pub use fields::{bescr, mmcr0, mmcr2, mmcra, sier, spr};
-pub use loss::{FOREIGN, Guest, Idle, Lppaca};
+pub use loss::{DROPPED, Guest, Idle, Lppaca};
 pub use processor::{Isa, Processor};
-pub use sampling::told_of;
+pub use random::Random;
+pub use sampling::identifying_bits;
 pub use trace::Trace;

@@ -2,8 +2,8 @@
 
 //! Idle states and hypervisors that drop registers.
 //!
-//! A dropped register then holds [`FOREIGN`], which no code writes, as if the value of another
-//! program were there. A dropped counter holds one of [`FOREIGN_PMC`].
+//! A dropped register then holds [`DROPPED`], which no code writes, as if the value of another
+//! program were there. A dropped counter holds one of [`DROPPED_PMC`].
 
 use crate::{
     Facility, Isa,
@@ -12,10 +12,10 @@ use crate::{
 };
 
 /// Value of a register that was dropped.
-pub const FOREIGN: u64 = 0x5afe_1e55_5afe_1e54;
+pub const DROPPED: u64 = 0x5afe_1e55_5afe_1e54;
 
 /// Values of counters that were dropped: far from negative, almost negative, and negative.
-pub const FOREIGN_PMC: [u32; 3] = [FOREIGN as u32, NEGATIVE - 2, FOREIGN as u32 | NEGATIVE];
+pub const DROPPED_PMC: [u32; 3] = [DROPPED as u32, NEGATIVE - 2, DROPPED as u32 | NEGATIVE];
 
 /// Values that a guest leaves in the control registers when it returns to its host.
 #[derive(Clone, Copy, Debug)]
@@ -181,18 +181,18 @@ impl Facility {
     }
 
     fn drop_registers(&mut self) {
-        let some = (self.chance.bits() >> 32) as usize;
-        self.pmc = core::array::from_fn(|pmc| FOREIGN_PMC[(some + pmc) % FOREIGN_PMC.len()]);
-        (self.mmcr1, self.mmcr2, self.mmcr3, self.mmcra) = (FOREIGN, FOREIGN, FOREIGN, FOREIGN);
-        (self.siar, self.sdar) = (FOREIGN, FOREIGN);
-        (self.sier, self.sier2, self.sier3) = (FOREIGN, FOREIGN, FOREIGN);
-        (self.bescr, self.ebbhr, self.ebbrr) = (FOREIGN, FOREIGN, FOREIGN);
+        let some = (self.random.bits() >> 32) as usize;
+        self.pmc = core::array::from_fn(|pmc| DROPPED_PMC[(some + pmc) % DROPPED_PMC.len()]);
+        (self.mmcr1, self.mmcr2, self.mmcr3, self.mmcra) = (DROPPED, DROPPED, DROPPED, DROPPED);
+        (self.siar, self.sdar) = (DROPPED, DROPPED);
+        (self.sier, self.sier2, self.sier3) = (DROPPED, DROPPED, DROPPED);
+        (self.bescr, self.ebbhr, self.ebbrr) = (DROPPED, DROPPED, DROPPED);
         self.drop_bhrb();
     }
 
     fn drop_bhrb(&mut self) {
         for _ in 0..crate::BHRB_ENTRIES {
-            self.bhrb.push(FOREIGN);
+            self.bhrb.push(DROPPED);
         }
     }
 }
@@ -204,8 +204,8 @@ mod tests {
 
     const KEPT_BY_IDLE: [u32; 4] = [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCRA];
 
-    fn is_foreign_counter(facility: &Facility, number: u32) -> bool {
-        FOREIGN_PMC.contains(&(facility.mfspr(number) as u32))
+    fn is_dropped_counter(facility: &Facility, number: u32) -> bool {
+        DROPPED_PMC.contains(&(facility.mfspr(number) as u32))
     }
 
     fn running(processor: Processor) -> Facility {
@@ -248,9 +248,9 @@ mod tests {
                     assert_eq!(kept, keeps_mmcr, "{processor:?} {idle:?} {number}");
                 }
                 for number in spr::PMC1..=spr::PMC6 {
-                    assert!(is_foreign_counter(&facility, number));
+                    assert!(is_dropped_counter(&facility, number));
                 }
-                assert_eq!(facility.mfspr(spr::SIAR), FOREIGN);
+                assert_eq!(facility.mfspr(spr::SIAR), DROPPED);
             }
         }
     }

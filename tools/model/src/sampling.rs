@@ -52,7 +52,7 @@ const OF_ANY_INSTRUCTION: u64 = (1 << 21) - 1;
 
 /// Returns the value of these bits for the instruction at an address. They identify bits 0x7ffc of
 /// the address and its MiB modulo 256.
-pub fn told_of(address: u64) -> u64 {
+pub fn identifying_bits(address: u64) -> u64 {
     (address >> 2 & 0x1fff | (address >> 20 & 0xff) << 13) & OF_ANY_INSTRUCTION
 }
 
@@ -64,8 +64,8 @@ impl Facility {
     /// (\[memory\] Book III, SDAR). \[KVM\] contradicts that: `kvmhv_save_guest_pmu` and
     /// `kvmhv_save_host_pmu` freeze the counters and disable alerts, and then clear MMCRA "in order
     /// to disable SDAR updates" before they read it. No code may rely on either behaviour.
-    pub fn have_sdar_move(&mut self) {
-        self.sdar_moves = true;
+    pub fn let_sdar_change(&mut self) {
+        self.sdar_changes = true;
     }
 
     /// Does the continuous sampling for an instruction: SDAR gets the address of the last access
@@ -73,24 +73,24 @@ impl Facility {
     /// access may set it.
     ///
     /// \[kernel\] `mmcra_sdar_mode()` in `isa207-common.c`: "how the SDAR should be updated in
-    /// continuous sampling mode"; [`Facility::have_sdar_move`].
+    /// continuous sampling mode"; [`Facility::let_sdar_change`].
     ///
     /// SIAR, SIER and SIER2, SIER3 (v3.1) are undefined from when PMAE is set to the next alert
     /// (\[memory\] Book III, these registers). Here some instructions set them in that time, with
     /// random valid and privilege bits in SIER.
     pub(crate) fn sample_continuously(&mut self, instruction: &Instruction) {
         let is_on = self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcr0 & mmcr0::PMAE != 0;
-        if is_on && self.chance.one_in(4) {
+        if is_on && self.random.one_in(4) {
             self.siar = instruction.address;
-            self.sier = self.chance.bits() & (sier::SIPR | sier::SIHV | sier::SIARV | sier::SDARV);
-            self.tell(instruction);
+            self.sier = self.random.bits() & (sier::SIPR | sier::SIHV | sier::SIARV | sier::SDARV);
+            self.describe_unmarked(instruction);
         }
-        let may = self.sdar_moves || self.mmcr0 & mmcr0::PMAE != 0;
+        let may = self.sdar_changes || self.mmcr0 & mmcr0::PMAE != 0;
         if !may || !self.samples_data() {
             return;
         }
         if let Some(data) = instruction.data
-            && self.chance.one_in(16)
+            && self.random.one_in(16)
         {
             self.sdar = data;
         }
@@ -107,7 +107,7 @@ impl Facility {
     ///
     /// \[memory\] Book III, these registers.
     pub fn is_known(&self, number: u32) -> bool {
-        let moves = number == spr::SDAR && self.sdar_moves && self.samples_data();
+        let moves = number == spr::SDAR && self.sdar_changes && self.samples_data();
         self.known.has(number) && !moves
     }
 
@@ -173,7 +173,7 @@ impl Facility {
         let is_random = self.mmcra & mmcra::SAMPLE_ENABLE != 0;
         if self.mmcra & mmcra::TECE != 0 && !is_random && self.context.problem {
             let counter = mmcra::user(self.processor.isa() >= Isa::V31);
-            let counted = told_of(instruction.address) << mmcra::THR_CTR_MANT_SHIFT;
+            let counted = identifying_bits(instruction.address) << mmcra::THR_CTR_MANT_SHIFT;
             self.mmcra = self.mmcra & !counter | counted & counter;
         }
     }
@@ -187,7 +187,7 @@ impl Facility {
         let (problem, hypervisor) = if self.processor.has_reliable_sipr() {
             (context.problem, context.hypervisor)
         } else {
-            (self.chance.one_in(2), self.chance.one_in(2))
+            (self.random.one_in(2), self.random.one_in(2))
         };
         let bits = [
             (problem, sier::SIPR),
@@ -197,7 +197,7 @@ impl Facility {
         ];
         let set = bits.into_iter().filter(|(set, _)| *set);
         self.sier = set.fold(0, |value, (_, bit)| value | bit);
-        self.tell(instruction);
+        self.describe_unmarked(instruction);
     }
 
     /// Describes an instruction that is not marked in SIER, SIER2 and SIER3, in
@@ -205,11 +205,11 @@ impl Facility {
     /// meaning.
     ///
     /// \[kernel\] saves these registers for programs with EBBs; \[memory\] for these bits.
-    fn tell(&mut self, instruction: &Instruction) {
-        let told = told_of(instruction.address);
-        self.sier |= told;
+    fn describe_unmarked(&mut self, instruction: &Instruction) {
+        let bits = identifying_bits(instruction.address);
+        self.sier |= bits;
         if self.processor.isa() >= Isa::V31 {
-            (self.sier2, self.sier3) = (told, told);
+            (self.sier2, self.sier3) = (bits, bits);
         }
     }
 }
@@ -281,7 +281,7 @@ mod tests {
         ] {
             let mut facility = Facility::new(Processor::Power8);
             if moves {
-                facility.have_sdar_move();
+                facility.let_sdar_change();
             }
             facility.mtspr(spr::MMCRA, mmcra);
             facility.mtspr(spr::MMCR0, mmcr0);

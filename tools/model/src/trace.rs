@@ -41,13 +41,13 @@ impl Facility {
         self.known.remove(spr::SIAR);
         self.known.remove(spr::SDAR);
         let may_change = self.mmcr0 & mmcr0::PMAE != 0 || !traced;
-        if may_change && self.chance.one_in(2) {
+        if may_change && self.random.one_in(2) {
             return traced;
         }
         self.siar = instruction.address;
         match instruction.data {
             Some(data) => self.sdar = data,
-            None if self.chance.one_in(2) => self.sdar = 0,
+            None if self.random.one_in(2) => self.sdar = 0,
             None => {}
         }
         traced

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What to open: `struct perf_event_attr` as a builder, and for which task and CPU.
+//! A request for an event: `struct perf_event_attr` as a builder, with task and CPU.
 
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
@@ -11,14 +11,15 @@ use crate::event::Event;
 use crate::sys;
 use crate::sys::perf_event_attr;
 
-/// Tells why the kernel refuses a request with EINVAL, given the request and the
-/// leader of its group, if it can be told from these alone.
+/// Function that returns why the kernel refuses a request with EINVAL, given the request and the
+/// leader of its group; `None` if the reason does not follow from these alone.
 pub type Explain = fn(&Attr, Option<&Attr>) -> Option<&'static str>;
 
-/// An event to be opened, of the calling task on any CPU unless told otherwise.
+/// A request for an event. Unless [`pid`](Self::pid) or [`cpu`](Self::cpu) changes that, the event
+/// follows the calling task on any CPU.
 ///
-/// A new one is disabled and has the times in its read format; all other fields are
-/// zero. Nothing is checked before the kernel does, so that its answer counts.
+/// A new request is disabled and includes the times in its read format; all other fields are zero.
+/// Only the kernel checks it.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Attr {
@@ -58,7 +59,7 @@ impl Attr {
         let mut raw = perf_event_attr {
             type_: kind,
             config,
-            // CAST: the structure has far less than 4 GiB.
+            // CAST: The structure has far less than 4 GiB.
             size: size_of::<perf_event_attr>() as u32,
             read_format: times.into(),
             ..Default::default()
@@ -72,33 +73,33 @@ impl Attr {
         }
     }
 
-    /// PERF_TYPE_RAW with the event code `config`.
+    /// Requests an event of PERF_TYPE_RAW with the event code `config`.
     pub fn raw(config: u64) -> Self {
         Self::new(sys::PERF_TYPE_RAW, config)
     }
 
-    /// PERF_TYPE_HARDWARE, one of the PERF_COUNT_HW_ numbers.
+    /// Requests an event of PERF_TYPE_HARDWARE: one of the PERF_COUNT_HW_ numbers.
     pub fn hardware(id: u32) -> Self {
         Self::new(sys::PERF_TYPE_HARDWARE, id.into())
     }
 
-    /// PERF_TYPE_HW_CACHE with cache, operation and result numbers.
+    /// Requests an event of PERF_TYPE_HW_CACHE with the numbers of cache, operation and result.
     pub fn cache(cache: u64, operation: u64, result: u64) -> Self {
         let config = cache | operation << 8 | result << 16;
         Self::new(sys::PERF_TYPE_HW_CACHE, config)
     }
 
-    /// PERF_TYPE_SOFTWARE, one of the PERF_COUNT_SW_ numbers.
+    /// Requests an event of PERF_TYPE_SOFTWARE: one of the PERF_COUNT_SW_ numbers.
     pub fn software(id: u32) -> Self {
         Self::new(sys::PERF_TYPE_SOFTWARE, id.into())
     }
 
-    /// PERF_COUNT_HW_CPU_CYCLES.
+    /// Requests PERF_COUNT_HW_CPU_CYCLES.
     pub fn cycles() -> Self {
         Self::hardware(sys::PERF_COUNT_HW_CPU_CYCLES)
     }
 
-    /// PERF_COUNT_HW_INSTRUCTIONS.
+    /// Requests PERF_COUNT_HW_INSTRUCTIONS.
     pub fn instructions() -> Self {
         Self::hardware(sys::PERF_COUNT_HW_INSTRUCTIONS)
     }
@@ -141,68 +142,69 @@ impl Attr {
             .exclude_idle(true)
     }
 
-    /// Counts from its open on.
+    /// Enables the event when it is opened.
     pub fn enabled(self) -> Self {
         self.disabled(false)
     }
 
-    /// `read` of the leader gives the whole group, with ids: [`Event::read_group`].
+    /// Sets the read format for [`Event::read_group`]: a read of the leader returns all members of
+    /// the group with their ids.
     pub fn grouped(self) -> Self {
         self.with(|raw| raw.read_format |= u64::from(sys::PERF_FORMAT_GROUP | sys::PERF_FORMAT_ID))
     }
 
-    /// A sample of `what` (PERF_SAMPLE_ bits) each `period` events, and a wakeup with
-    /// each.
+    /// Requests a sample with the fields `what` (PERF_SAMPLE_ bits) after each `period` events, and
+    /// a wakeup for each sample.
     pub fn sampling(self, period: u64, what: u64) -> Self {
         self.sample_period(period)
             .sample_type(what)
             .wakeup_events(1)
     }
 
-    /// Adds a branch stack to the samples, of what `filter` says
+    /// Adds a branch stack to the samples, with the branches that `filter` selects
     /// (PERF_SAMPLE_BRANCH_ bits).
     pub fn branches(self, filter: u64) -> Self {
         self.branch_sample_type(filter)
             .with(|raw| raw.sample_type |= u64::from(sys::PERF_SAMPLE_BRANCH_STACK))
     }
 
-    /// Any other change, through the structure of the system call.
+    /// Makes any other change, in the structure of the system call.
     pub fn with(mut self, change: impl FnOnce(&mut perf_event_attr)) -> Self {
         change(&mut self.raw);
         self
     }
 
-    /// Follows task `pid`; 0 is the calling one, -1 every task.
+    /// Makes the event follow task `pid`: 0 is the calling task, -1 every task.
     pub fn pid(mut self, pid: libc::pid_t) -> Self {
         self.pid = pid;
         self
     }
 
-    /// Counts on `cpu` only; -1 is any CPU.
+    /// Restricts the event to `cpu`; -1 is any CPU.
     pub fn cpu(mut self, cpu: libc::c_int) -> Self {
         self.cpu = cpu;
         self
     }
 
-    /// Follows every task that runs on `cpu`.
+    /// Makes the event follow every task that runs on `cpu`.
     pub fn on_cpu(self, cpu: usize) -> Self {
-        // CAST: no machine has that many.
+        // CAST: No machine has more than 2^31 CPUs.
         self.pid(-1).cpu(cpu as libc::c_int)
     }
 
-    /// Has `explain` say why the kernel refuses with EINVAL.
+    /// Sets the function that explains an EINVAL of the kernel.
     pub fn explained_by(mut self, explain: Explain) -> Self {
         self.explain = Some(explain);
         self
     }
 
-    /// The structure of the system call.
+    /// Returns the structure of the system call.
     #[must_use]
     pub fn as_raw(&self) -> &perf_event_attr {
         &self.raw
     }
 
-    /// The task it is to follow, as [`pid`](Self::pid) has it.
+    /// Returns the task that the event will follow, in the form of [`pid`](Self::pid).
     #[must_use]
     pub fn target(&self) -> libc::pid_t {
         self.pid
@@ -217,29 +219,28 @@ impl Attr {
         self.open_in(None)
     }
 
-    /// Opens the event as a member of `leader`'s group: enabled, as it follows its
-    /// leader's `enable` and `disable`.
+    /// Opens the event as a member of `leader`'s group. The event is enabled, so it counts whenever
+    /// its leader is enabled.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// The errno of `perf_event_open(2)`.
     pub fn open_with(&self, leader: &Event) -> Result<Event> {
         self.clone().enabled().open_in(Some(leader))
     }
 
-    /// Opens the event, enabled or not, in the group of `leader`, or in one of its own.
+    /// Opens the event, enabled or not, in the group of `leader`, or in a group of its own.
     pub fn open_in(&self, leader: Option<&Event>) -> Result<Event> {
         let mut raw = self.raw;
         let group = leader.map_or(-1, |leader| leader.as_raw_fd());
         let flags = sys::PERF_FLAG_FD_CLOEXEC.into();
-        // SAFETY: `raw` is a whole perf_event_attr that outlives the call, and the
-        // kernel only reads and copies it.
+        // SAFETY: `raw` is a complete perf_event_attr that outlives the call.
         let fd = unsafe {
             perf_event_open_sys::perf_event_open(&mut raw, self.pid, self.cpu, group, flags)
         };
         if fd < 0 {
             let mut error = Error::last("perf_event_open");
-            // Of other errnos a broken rule is not the reason.
+            // `explain` knows only the rules whose violation is EINVAL.
             if let Error::Os {
                 errno: libc::EINVAL,
                 reason,
@@ -252,7 +253,7 @@ impl Attr {
             }
             return Err(error);
         }
-        // SAFETY: the kernel just made this descriptor; nobody else owns it.
+        // SAFETY: The kernel made this descriptor just now, so no other value owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Event::new(fd, self.clone()))
     }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong, with the errno and, where it can be told, the reason.
+//! Errors: the errno of a system call and, if it is known, the reason.
 
 use std::fmt;
 use std::io;
 
-/// What the calls of this crate return.
+/// Result of the calls of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call on an event failed.
+/// Reason why a call on an event failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// A system call failed.
     Os {
-        /// What was tried.
+        /// Name of the system call or of the ioctl.
         what: &'static str,
         /// The kernel's errno.
         errno: i32,
-        /// What [`Attr::explained_by`](crate::Attr::explained_by) knows about it.
+        /// Reason from the function of [`Attr::explained_by`](crate::Attr::explained_by).
         reason: Option<&'static str>,
     },
-    /// `read` gave end of file: the event is pinned and its group is in error state,
-    /// because it did not fit on the PMU beside other pinned groups.
+    /// `read` returned end of file: the event is pinned and its group is in error state, because it
+    /// did not fit on the PMU beside other pinned groups.
     NotScheduled,
 }
 
@@ -34,7 +34,7 @@ impl Error {
         }
     }
 
-    /// The errno of a failed system call, else `None`.
+    /// Returns the errno of a failed system call, otherwise `None`.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -44,7 +44,7 @@ impl Error {
     }
 }
 
-/// The name of an errno that perf's system calls return, else "errno".
+/// Returns the name of an errno that perf's system calls return, otherwise "errno".
 #[must_use]
 pub fn errno_name(errno: i32) -> &'static str {
     match errno {
@@ -92,7 +92,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Keeps the errno, not what was tried.
+/// Keeps the errno, but not the name of the call.
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         match error.errno() {

@@ -14,42 +14,42 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::sys::PERF_IOC_FLAG_GROUP;
 
-/// What `read` gives of a single event (times in ns).
+/// Result of reading a single event. Times are in ns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Count {
-    /// Events counted.
+    /// Number of events.
     pub value: u64,
-    /// Time the event was enabled and its task ran.
+    /// Time for which the event was enabled and its task ran.
     pub enabled: u64,
-    /// Time of that during which it was on the PMU.
+    /// Part of that time for which the event was on the PMU.
     pub running: u64,
 }
 
 impl Count {
-    /// The count had the event been on the PMU all the time it was enabled.
+    /// Returns the estimated count if the event had been on the PMU for all of `enabled`.
     #[must_use]
     pub fn scaled(&self) -> f64 {
         self.value as f64 * self.enabled as f64 / self.running as f64
     }
 }
 
-/// What `read` gives of a group's leader with PERF_FORMAT_GROUP (times in ns).
+/// Result of reading a group's leader with PERF_FORMAT_GROUP. Times are in ns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupCount {
-    /// Time the group was enabled.
+    /// Time for which the group was enabled.
     pub enabled: u64,
-    /// Time of that during which it was on the PMU.
+    /// Part of that time for which the group was on the PMU.
     pub running: u64,
-    /// Value and id of the leader, then of each member in order of opening.
+    /// Value and id of the leader, then of each member in the order of opening.
     pub values: Vec<(u64, u64)>,
 }
 
-/// The longest that [`Event::read_words`] and [`Event::read_group`] read.
+/// Maximum number of words that [`Event::read_words`] and [`Event::read_group`] read.
 const MAX_WORDS: usize = 128;
 
 /// An open event; closed on drop.
 ///
-/// Its methods fail with the errno of the system call, those that read also with
+/// Its methods fail with the errno of the system call. Those that read also fail with
 /// [`Error::NotScheduled`].
 #[derive(Debug)]
 pub struct Event {
@@ -62,7 +62,7 @@ macro_rules! ioctls {
         $(
             $(#[$doc])*
             pub fn $name(&self) -> Result<()> {
-                // SAFETY: an ioctl without a pointer.
+                // SAFETY: The argument is no pointer: the kernel accesses no memory of the caller.
                 check(concat!("PERF_EVENT_IOC_", stringify!($number)), unsafe {
                     ioctls::$number(self.as_raw_fd(), $argument)
                 })
@@ -76,15 +76,15 @@ impl Event {
         Self { fd, attr }
     }
 
-    /// The request it was opened with.
+    /// Returns the request with which the event was opened.
     pub fn attr(&self) -> &Attr {
         &self.attr
     }
 
     ioctls! {
-        /// Enables the event (of a leader: its group).
+        /// Enables the event; for a leader, its group.
         enable, ENABLE, 0;
-        /// Disables the event (of a leader: its group).
+        /// Disables the event; for a leader, its group.
         disable, DISABLE, 0;
         /// Enables every event of this one's group.
         enable_group, ENABLE, PERF_IOC_FLAG_GROUP;
@@ -96,22 +96,22 @@ impl Event {
 
     /// Enables the event for `overflows` more overflows.
     pub fn refresh(&self, overflows: i32) -> Result<()> {
-        // SAFETY: an ioctl without a pointer.
+        // SAFETY: The argument is no pointer: the kernel accesses no memory of the caller.
         check("PERF_EVENT_IOC_REFRESH", unsafe {
             ioctls::REFRESH(self.as_raw_fd(), overflows)
         })
     }
 
-    /// Sets the sample period, or with `freq` the frequency.
+    /// Sets the sample period, or the frequency of an event with `freq`.
     pub fn set_period(&self, period: u64) -> Result<()> {
         let pointer = &raw const period as u64;
-        // SAFETY: the argument is the address of a u64 alive during the call.
+        // SAFETY: The argument is the address of a u64 that outlives the call.
         check("PERF_EVENT_IOC_PERIOD", unsafe {
             ioctls::PERIOD(self.as_raw_fd(), pointer)
         })
     }
 
-    /// The number by which groups and samples name the event.
+    /// Returns the id by which groups and samples identify the event.
     pub fn id(&self) -> Result<u64> {
         let mut id = 0;
         // SAFETY: `id` outlives the call.
@@ -121,23 +121,24 @@ impl Event {
         Ok(id)
     }
 
-    /// Has records go to the buffer of `other`.
+    /// Redirects the event's records to the buffer of `other`.
     pub fn redirect_to(&self, other: &Event) -> Result<()> {
-        // SAFETY: an ioctl without a pointer.
+        // SAFETY: The argument is no pointer: the kernel accesses no memory of the caller.
         check("PERF_EVENT_IOC_SET_OUTPUT", unsafe {
             ioctls::SET_OUTPUT(self.as_raw_fd(), other.as_raw_fd())
         })
     }
 
-    /// `read(2)` as it is: the number of bytes the kernel gave.
+    /// Calls `read(2)` and returns the number of bytes that the kernel wrote.
     pub fn read_bytes(&self, buffer: &mut [u8]) -> Result<usize> {
         let (pointer, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: the buffer is ours for its whole length.
+        // SAFETY: The buffer is borrowed exclusively, for its whole length.
         let n = unsafe { libc::read(self.as_raw_fd(), pointer, length) };
         usize::try_from(n).map_err(|_| Error::last("read"))
     }
 
-    /// As many words as the kernel gave, at least one.
+    /// Reads words, and returns their number, which is at least 1, and an array that starts with
+    /// them.
     fn read_array<const N: usize>(&self) -> Result<(usize, [u64; N])> {
         let mut buffer = [[0; 8]; N];
         match self.read_bytes(buffer.as_flattened_mut())? {
@@ -146,7 +147,7 @@ impl Event {
         }
     }
 
-    /// Value and times, with the read format that a new [`Attr`] has.
+    /// Reads value and times, with the read format of a new [`Attr`].
     pub fn read(&self) -> Result<Count> {
         let (_, [value, enabled, running]) = self.read_array()?;
         Ok(Count {
@@ -156,7 +157,7 @@ impl Event {
         })
     }
 
-    /// The whole group, with the read format of [`Attr::grouped`].
+    /// Reads the whole group, with the read format of [`Attr::grouped`].
     pub fn read_group(&self) -> Result<GroupCount> {
         let (length, words) = self.read_array::<MAX_WORDS>()?;
         let (members, _) = words.get(3..length).unwrap_or_default().as_chunks();
@@ -167,20 +168,20 @@ impl Event {
         })
     }
 
-    /// Whatever the read format gives.
+    /// Reads the words of any read format.
     pub fn read_words(&self) -> Result<Vec<u64>> {
         let (length, words) = self.read_array::<MAX_WORDS>()?;
         Ok(words[..length].to_vec())
     }
 
-    /// Whether a pinned event that is enabled is on the PMU when its task runs; false
+    /// Returns whether an enabled, pinned event is on the PMU whenever its task runs. Returns false
     /// once its group is in error state.
     pub fn is_scheduled(&self) -> Result<bool> {
-        // A buffer that is too short for the read format is an error, not a shorter read.
+        // The buffer must be long enough for any read format. Otherwise the kernel fails.
         Ok(self.read_bytes(&mut [0; 8 * MAX_WORDS])? != 0)
     }
 
-    /// Fails with [`Error::NotScheduled`] unless [`is_scheduled`](Self::is_scheduled).
+    /// Fails with [`Error::NotScheduled`] if [`is_scheduled`](Self::is_scheduled) is false.
     pub fn check_scheduled(&self) -> Result<()> {
         match self.is_scheduled()? {
             true => Ok(()),
@@ -196,13 +197,13 @@ impl Event {
         self.disable()
     }
 
-    /// Counts what `work` does, with the read format that a new [`Attr`] has.
+    /// Counts the events during `work`, with the read format of a new [`Attr`].
     pub fn count(&self, work: impl FnOnce()) -> Result<u64> {
         self.enable_during(work)?;
         Ok(self.read()?.value)
     }
 
-    /// Closes the event; the same as dropping it, but visible.
+    /// Closes the event, like dropping it, but visibly.
     pub fn close(self) {
         drop(self);
     }
@@ -226,7 +227,7 @@ impl AsRawFd for Event {
 ///
 /// The errno of `prctl(2)`.
 pub fn enable_all() -> Result<()> {
-    // SAFETY: the call takes no pointer.
+    // SAFETY: The call takes no pointer.
     check("PR_TASK_PERF_EVENTS_ENABLE", unsafe {
         libc::prctl(libc::PR_TASK_PERF_EVENTS_ENABLE)
     })
@@ -238,7 +239,7 @@ pub fn enable_all() -> Result<()> {
 ///
 /// The errno of `prctl(2)`.
 pub fn disable_all() -> Result<()> {
-    // SAFETY: the call takes no pointer.
+    // SAFETY: The call takes no pointer.
     check("PR_TASK_PERF_EVENTS_DISABLE", unsafe {
         libc::prctl(libc::PR_TASK_PERF_EVENTS_DISABLE)
     })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! perf_event_open(2): [`Attr`] says what to open, [`Event`] is what was opened.
+//! perf_event_open(2): [`Attr`] is a request, and [`Event`] an open event.
 //!
 //! ```no_run
 //! let event = perf_event::Attr::instructions().exclude_kernel(true).open()?;

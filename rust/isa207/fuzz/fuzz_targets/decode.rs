@@ -13,7 +13,7 @@ use isa207::{
     EventCode,
     GenericEvent,
     Isa,
-    Machine,
+    Platform,
     Refusal,
     Request, //
 };
@@ -65,7 +65,10 @@ fn generic(model: &CpuModel, config: u64) {
             code,
             ..Request::default()
         };
-        assert!(model.solve(&[req], Machine::default()).is_ok(), "{code:#x}");
+        assert!(
+            model.solve(&[req], Platform::default()).is_ok(),
+            "{code:#x}"
+        );
     }
 }
 
@@ -89,7 +92,7 @@ fn formats(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
 /// Checks that solve() returns the same as validate_event(), except for the rule about whole
 /// groups.
 fn alone(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
-    let answer = model.solve(&[*req], Machine::default());
+    let answer = model.solve(&[*req], Platform::default());
     let unit = bits(req.code, 12, 15);
     let pmc = bits(req.code, 16, 19);
     let expected = match verdict {
@@ -101,8 +104,10 @@ fn alone(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
         Ok(()) => Ok(vec![(pmc.max(1) as usize, req.code)]),
     };
     let found = answer.map(|answer| {
-        let places = answer.placements();
-        places.map(|(pmc, code)| (pmc.number(), code.0)).collect()
+        let placements = answer.placements();
+        placements
+            .map(|(pmc, code)| (pmc.number(), code.0))
+            .collect()
     });
     assert_eq!(found, expected, "{} {req:x?}", model.name());
 }

@@ -7,7 +7,7 @@
 #![no_main]
 
 use isa207::{
-    Machine,
+    Platform,
     Refusal,
     Request,
     Solution,
@@ -24,7 +24,7 @@ use isa207_fuzz::{
 use libfuzzer_sys::fuzz_target;
 
 /// Returns counter numbers and codes.
-fn places(answer: &Solution) -> Vec<(usize, u64)> {
+fn placements(answer: &Solution) -> Vec<(usize, u64)> {
     let placements = answer.placements();
     placements
         .map(|(pmc, code)| (pmc.number(), code.0))
@@ -33,10 +33,10 @@ fn places(answer: &Solution) -> Vec<(usize, u64)> {
 
 /// Checks the rules that hold for any answer.
 fn is_sound(group: &[Request], answer: &Solution) {
-    let places = places(answer);
-    assert_eq!(places.len(), group.len());
+    let placements = placements(answer);
+    assert_eq!(placements.len(), group.len());
     let mut taken = [false; COUNTERS];
-    for ((pmc, code), req) in places.into_iter().zip(group) {
+    for ((pmc, code), req) in placements.into_iter().zip(group) {
         let slot = &mut taken[pmc - 1];
         assert!(!*slot, "PMC{pmc} counts two events");
         *slot = true;
@@ -53,8 +53,8 @@ fn is_sound(group: &[Request], answer: &Solution) {
 
 /// Checks that solving the group again gives the same answer, and that so does a group that
 /// requests the chosen codes.
-fn is_stable(pvr: u32, group: &[Request], machine: Machine, answer: &Solution) {
-    assert_eq!(model(pvr).solve(group, machine), Ok(*answer));
+fn is_stable(pvr: u32, group: &[Request], platform: Platform, answer: &Solution) {
+    assert_eq!(model(pvr).solve(group, platform), Ok(*answer));
     let chosen = group.iter().zip(answer.placements());
     let chosen: Vec<_> = chosen
         .map(|(req, (_, code))| Request {
@@ -62,11 +62,11 @@ fn is_stable(pvr: u32, group: &[Request], machine: Machine, answer: &Solution) {
             ..*req
         })
         .collect();
-    assert_eq!(model(pvr).solve(&chosen, machine), Ok(*answer));
+    assert_eq!(model(pvr).solve(&chosen, platform), Ok(*answer));
 }
 
-fn judge(pvr: u32, group: &[Request], machine: Machine) {
-    let answer = model(pvr).solve(group, machine);
+fn judge(pvr: u32, group: &[Request], platform: Platform) {
+    let answer = model(pvr).solve(group, platform);
     if group.len() > COUNTERS {
         assert_eq!(answer, Err(Refusal::TooManyEvents));
         return;
@@ -76,9 +76,9 @@ fn judge(pvr: u32, group: &[Request], machine: Machine) {
         return;
     }
     let isa = model(pvr).isa();
-    let expected = oracle::solve(isa, group, machine.strict_branch_filters);
+    let expected = oracle::solve(isa, group, platform.strict_branch_filters);
     assert_eq!(
-        answer.as_ref().ok().map(places),
+        answer.as_ref().ok().map(placements),
         expected,
         "{pvr:#x} {group:x?}: {answer:x?}"
     );
@@ -86,10 +86,10 @@ fn judge(pvr: u32, group: &[Request], machine: Machine) {
         return;
     };
     is_sound(group, &answer);
-    is_stable(pvr, group, machine, &answer);
+    is_stable(pvr, group, platform, &answer);
     let seen = decode::decode(isa, &answer.mmcr);
     let placements: Vec<_> = answer.placements().collect();
-    let wanted = decode::expected(isa, group, &placements, machine.hypervisor_mode);
+    let wanted = decode::expected(isa, group, &placements, platform.hypervisor_mode);
     assert_eq!(seen, wanted, "{pvr:#x} {group:x?}");
 }
 
@@ -97,7 +97,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let first = input.byte();
     let pvr = PVRS[usize::from(first & 0x3f) % PVRS.len()];
-    let machine = Machine {
+    let platform = Platform {
         hypervisor_mode: first & 0x80 != 0,
         strict_branch_filters: first & 0x40 != 0,
         without_bhrb: false,
@@ -106,5 +106,5 @@ fuzz_target!(|bytes: &[u8]| {
     while !input.is_empty() && group.len() < 8 {
         group.push(input.request(model(pvr)));
     }
-    judge(pvr, &group, machine);
+    judge(pvr, &group, platform);
 });

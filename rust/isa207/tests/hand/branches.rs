@@ -87,7 +87,7 @@ fn the_address_of_the_next_instruction_is_no_call() {
     // With a different target or condition bit, it is a call.
     assert_eq!(decode(0x429f_0009), Some((Call, Some(0x10008))));
     assert_eq!(decode(0x4280_0005), Some((Call, Some(0x10004))));
-    // This one is a call, too: of a function that follows directly.
+    // `bl` to the next instruction is a call, too: of a function that follows directly.
     assert_eq!(decode(0x4800_0005), Some((Call, Some(0x10004))));
 }
 

@@ -14,7 +14,7 @@ mod tables;
 
 use isa207::{
     CpuModel,
-    Machine,
+    Platform,
     Refusal,
     Request,
     Selector,
@@ -48,7 +48,7 @@ fn requests(codes: &[u64]) -> Vec<Request> {
 
 /// Solves in a guest of a hypervisor.
 fn solve(pvr: u32, reqs: &[Request]) -> Result<Solution, Refusal> {
-    model(pvr).solve(reqs, Machine::default())
+    model(pvr).solve(reqs, Platform::default())
 }
 
 /// Solves for events with these codes and no other attributes.
@@ -76,7 +76,7 @@ fn conflict<T>(selector: Selector) -> Result<T, Refusal> {
 }
 
 /// Returns counter numbers and codes of a solved group. Also checks the group's set of counters.
-fn places(answer: &Solution) -> Vec<(usize, u64)> {
+fn placements(answer: &Solution) -> Vec<(usize, u64)> {
     let placements = answer.placements();
     let set = answer
         .pmcs

@@ -241,7 +241,7 @@ fn events_of_a_metric_count_together_wherever_the_counters_allow_it() {
 /// `perf stat -M CYCLES_PER_INSTRUCTION`, `IPC` and `CYCLES_PER_COMPLETED_INSTRUCTIONS_SET`.
 #[test]
 fn power10_counts_cycles_beside_another_event_of_pmc1() {
-    let placed = |codes: &[u64]| group(POWER10, codes).map(|answer| places(&answer));
+    let placed = |codes: &[u64]| group(POWER10, codes).map(|answer| placements(&answer));
     let cycles_move = |other| placed(&[0x100f0, other]);
     assert_eq!(cycles_move(0x100f2), Ok(vec![(6, 0x600f4), (1, 0x100f2)]));
     assert_eq!(cycles_move(0x100fe), Ok(vec![(1, 0x100f0), (5, 0x500fa)]));
@@ -253,7 +253,7 @@ fn power10_counts_cycles_beside_another_event_of_pmc1() {
     // Events that the run latch gates count the same only for a task.
     let gated = [0x2c018, 0x200f4];
     assert!(group(POWER10, &gated).is_err());
-    let answer = task_group(POWER10, &gated).map(|answer| places(&answer));
+    let answer = task_group(POWER10, &gated).map(|answer| placements(&answer));
     assert_eq!(answer, Ok(vec![(2, 0x2c018), (6, 0x600f4)]));
     // An EBB event keeps the counter that its program expects.
     const EBB: u64 = 1 << 63;

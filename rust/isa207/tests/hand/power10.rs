@@ -41,7 +41,7 @@ fn data_source_match() {
     // PM_DATA_FROM_L3: PMC1, unit 0xc, select 0x40, source 0x9a (15 bits from bit 45 on). The other
     // event with a source gets PMC2.
     let answer = group(POWER10, &[0x13_4000_0001_c040, 0x3_4000_0000_c040]).unwrap();
-    assert_eq!(places(&answer)[1].0, 2);
+    assert_eq!(placements(&answer)[1].0, 2);
     assert_eq!(answer.mmcr.mmcr3, 0x9a << 49 | 0x1a << 34);
     assert_eq!(answer.mmcr.mmcr1, 0xcc << 56 | 0x4040_0000);
 }
@@ -120,10 +120,10 @@ fn cycles_and_instructions_find_their_counters() {
     for (flexible, fixed) in [(0x1e, (6, 0x600f4)), (0x2, (5, 0x500fa))] {
         let codes = [flexible, 0x100fc, 0x200fa, 0x300fc, 0x400fc];
         let answer = group(POWER10, &codes).unwrap();
-        assert_eq!(places(&answer)[0], fixed);
+        assert_eq!(placements(&answer)[0], fixed);
         // With a free counter, the code does not change.
         let answer = group(POWER10, &codes[..4]).unwrap();
-        assert_eq!(places(&answer)[0], (4, flexible));
+        assert_eq!(placements(&answer)[0], (4, flexible));
     }
     assert_eq!(group(POWER10, &[0x1e; 7]), Err(Refusal::TooManyEvents));
 }
@@ -178,7 +178,7 @@ fn branch_stacks_switch_the_bhrb_on() {
 #[test]
 fn nothing_asked_nothing_counted() {
     let answer = solve(POWER10, &[]).unwrap();
-    assert_eq!(places(&answer), []);
+    assert_eq!(placements(&answer), []);
     let expected = Mmcr {
         mmcr0: 0x310,
         mmcra: BHRBRD,

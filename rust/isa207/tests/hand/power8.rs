@@ -10,7 +10,7 @@ use super::*;
 fn cycles_on_pmc1() {
     // PM_CYC on PMC1: select 0x1e in MMCR1[32:39]. SDAR on a TLB miss.
     let answer = group(POWER8, &[0x1e]).unwrap();
-    assert_eq!(places(&answer), [(1, 0x1e)]);
+    assert_eq!(placements(&answer), [(1, 0x1e)]);
     let expected = Mmcr {
         mmcr0: 0x8010, // PMC1CE, FC56
         mmcr1: 0x1e00_0000,
@@ -26,7 +26,7 @@ fn unit_combine_and_l1_qualifier() {
     // PM_DATA_ALL_FROM_DL2L3_MOD: PMC4, unit 0xc, select 0x48, L1 qualifier 2.
     // PM_L1_PREF: any counter, unit 0xd, combine, select 0xb8.
     let answer = group(POWER8, &[0x64c048, 0x0d8b8]).unwrap();
-    assert_eq!(places(&answer), [(4, 0x64c048), (1, 0x0d8b8)]);
+    assert_eq!(placements(&answer), [(4, 0x64c048), (1, 0x0d8b8)]);
     let units = 0xd00c << 48;
     let qualifier = 2 << 46;
     let combine = 1 << 35;
@@ -97,12 +97,12 @@ fn thresholds() {
 fn alternatives_get_out_of_the_way() {
     // PM_MRK_ST_CMPL moves from PMC1 to PMC3.
     let answer = group(POWER8, &[0x10134, 0x1001e]).unwrap();
-    assert_eq!(places(&answer), [(3, 0x301e2), (1, 0x1001e)]);
+    assert_eq!(placements(&answer), [(3, 0x301e2), (1, 0x1001e)]);
     // PM_RUN_CYC moves from PMC2 to PMC6, PM_RUN_INST_CMPL from PMC4 to PMC5.
     let codes = [0x200f4, 0x400fa, 0x20036, 0x4000a];
     let answer = group(POWER8, &codes).unwrap();
     let expected = [(2, 0x200f4), (5, 0x500fa), (4, 0x40036), (1, 0x1e054)];
-    assert_eq!(places(&answer), expected);
+    assert_eq!(placements(&answer), expected);
     let demands: Vec<_> = answer.demands().collect();
     let again = model(POWER8).assign(demands.iter().copied());
     assert_eq!(again, Ok(*answer));
@@ -121,5 +121,5 @@ fn run_cycles_are_cycles_only_for_a_task() {
     let full = Err(Refusal::ProgrammableCountersFull);
     assert_eq!(group(POWER8, &codes), full);
     let answer = task_group(POWER8, &codes).unwrap();
-    assert_eq!(places(&answer)[0], (6, 0x600f4));
+    assert_eq!(placements(&answer)[0], (6, 0x600f4));
 }

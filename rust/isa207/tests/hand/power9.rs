@@ -16,7 +16,7 @@ fn loads_with_latency() {
     // mem-loads: PM_MRK_INST_CMPL on PMC4; sample mode 0x14 (eligibility 5, mode 0); threshold
     // select 1, start 3, stop 4; no SDAR mode, because the event is marked.
     let answer = group(POWER9, &[0x34_3404_01e0]).unwrap();
-    assert_eq!(places(&answer), [(4, 0x34_3404_01e0)]);
+    assert_eq!(placements(&answer), [(4, 0x34_3404_01e0)]);
     let expected = Mmcr {
         mmcr0: 0x4010, // PMCjCE, FC56
         mmcr1: 0xe0,
@@ -43,8 +43,8 @@ fn the_bus_needs_pmc4() {
     let alone = group(POWER9, &[0x26080]);
     assert_eq!(alone, Err(Refusal::BusNeedsPmc4));
     assert_eq!(validate(POWER9, 0x26080), Ok(()));
-    let demand = model(POWER9).demand(&request(0x26080), Machine::default());
-    let together = Demand::together(demand.into_iter());
+    let demand = model(POWER9).demand(&request(0x26080), Platform::default());
+    let together = Demand::check_compatible(demand.into_iter());
     assert_eq!(together, Err(Refusal::BusNeedsPmc4));
 
     // Two events of unit 6, combine 0 and 2, select 0x80 for both.
@@ -57,18 +57,19 @@ fn the_bus_needs_pmc4() {
     assert_eq!(answer, Err(Refusal::PmcTaken));
     let codes = [0x46080, 0x36880, 0x400fa, 0x1001e];
     let answer = group(POWER9, &codes).unwrap();
-    assert_eq!(places(&answer)[2], (5, 0x500fa));
+    assert_eq!(placements(&answer)[2], (5, 0x500fa));
 
     // The events that remain when the one on PMC4 is removed count as before.
-    let rest = [0x36880, 0x1001e].map(request);
-    let demands = rest.map(|req| model(POWER9).demand(&req, Machine::default()).unwrap());
+    let two = [0x36880, 0x1001e].map(request);
+    let demands = two.map(|req| model(POWER9).demand(&req, Platform::default()).unwrap());
     let whole = group(POWER9, &[0x46080, 0x36880, 0x1001e]).unwrap();
-    let left = model(POWER9).assign_rest(demands.into_iter().zip(whole.pmcs.iter().skip(1)));
-    assert!(left.pmcs.iter().eq(whole.pmcs.iter().skip(1)));
+    let remaining =
+        model(POWER9).assign_remaining(demands.into_iter().zip(whole.pmcs.iter().skip(1)));
+    assert!(remaining.pmcs.iter().eq(whole.pmcs.iter().skip(1)));
     let unit_of_pmc3 = |mmcr1: u64| mmcr1 >> 52 & 0xf;
-    let units = [left.mmcr.mmcr1, whole.mmcr.mmcr1].map(unit_of_pmc3);
+    let units = [remaining.mmcr.mmcr1, whole.mmcr.mmcr1].map(unit_of_pmc3);
     assert_eq!(units, [6, 6]);
-    assert!(model(POWER9).solve(&rest, Machine::default()).is_err());
+    assert!(model(POWER9).solve(&two, Platform::default()).is_err());
 
     let refused = conflict(Selector::BusEvent);
     let other = group(POWER9, &[0x46080, 0x36882]);
@@ -90,33 +91,35 @@ fn frozen_states() {
     let pmc6 = |bits: u64| bits << 10;
     // PMC5 has no event beside PMC6, so it is frozen in the states in which both events are.
     let pmc5 = |bits: u64| bits << 19;
-    let guest = model(POWER9).solve(&reqs, Machine::default()).unwrap();
+    let guest = model(POWER9).solve(&reqs, Platform::default()).unwrap();
     let all = pmc6(0b1_1000_1100);
     assert_eq!(guest.mmcr.mmcr2, 1 << 63 | pmc5(0b1_0000_0000) | all);
     assert_eq!(guest.mmcr.mmcr0, 0x4000_c000); // FCS, PMC1CE, PMCjCE
 
-    let machine = Machine {
+    let platform = Platform {
         hypervisor_mode: true,
-        ..Machine::default()
+        ..Platform::default()
     };
-    let bare = model(POWER9).solve(&reqs, machine).unwrap();
+    let bare = model(POWER9).solve(&reqs, platform).unwrap();
     let common = pmc5(0b0_0000_0100);
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | common | pmc6(0b0_1100_1100));
     assert_eq!(bare.mmcr.mmcr0, 0xc001); // PMC1CE, PMCjCE, FCH
-    assert!(bare.is_frozen_in_kernel(machine));
+    assert!(bare.is_frozen_in_kernel(platform));
     // The first event counts in the hypervisor.
-    assert!(!guest.is_frozen_in_kernel(Machine::default()));
+    assert!(!guest.is_frozen_in_kernel(Platform::default()));
 
     // On bare metal exclude_hv is ignored.
     reqs[1].exclude.kernel = false;
-    let bare = model(POWER9).solve(&reqs, machine).unwrap();
+    let bare = model(POWER9).solve(&reqs, platform).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1100_1000));
     // One event counts in the kernel, so the kernel's state is not frozen for all.
     assert_eq!(bare.mmcr.mmcr0, 0xc000);
 
     // The same for PMC6, which has no event beside PMC5.
     reqs[0].code = 0x500fa;
-    let alone = model(POWER9).solve(&reqs[..1], Machine::default()).unwrap();
+    let alone = model(POWER9)
+        .solve(&reqs[..1], Platform::default())
+        .unwrap();
     let kernel = 0b1_0000_0000;
     assert_eq!(alone.mmcr.mmcr2, pmc5(kernel) | pmc6(kernel));
 }
@@ -128,8 +131,10 @@ fn branches_of_the_hypervisor() {
         let mut reqs = requests(&[code]);
         reqs[0].exclude.kernel = kernel;
         reqs[0].branch_filter_ifm = branch_stack.then_some(0);
-        let Mmcr { mmcr0, mmcr2, .. } =
-            model(POWER9).solve(&reqs, Machine::default()).unwrap().mmcr;
+        let Mmcr { mmcr0, mmcr2, .. } = model(POWER9)
+            .solve(&reqs, Platform::default())
+            .unwrap()
+            .mmcr;
         (mmcr0, mmcr2)
     };
     const EBB: u64 = 1 << 63;
@@ -144,20 +149,20 @@ fn branches_of_the_hypervisor() {
 /// events.
 #[test]
 fn branches_of_the_hypervisor_beside_others() {
-    let records = |second: Option<u64>, machine: Machine| {
+    let records = |second: Option<u64>, platform: Platform| {
         let mut reqs = requests(&[0x1001e]);
         reqs[0].branch_filter_ifm = Some(0);
         reqs.extend(second.map(request));
         reqs.iter_mut().for_each(|req| req.exclude.kernel = true);
-        let mmcr = model(POWER9).solve(&reqs, machine).unwrap().mmcr;
+        let mmcr = model(POWER9).solve(&reqs, platform).unwrap().mmcr;
         mmcr.records_hypervisor(Isa::V300)
     };
-    assert!(!records(None, Machine::default()));
-    assert!(records(Some(0x20002), Machine::default()));
+    assert!(!records(None, Platform::default()));
+    assert!(records(Some(0x20002), Platform::default()));
     // On bare metal the kernel is the hypervisor.
-    let bare = Machine {
+    let bare = Platform {
         hypervisor_mode: true,
-        ..Machine::default()
+        ..Platform::default()
     };
     assert!(!records(Some(0x20002), bare));
 
@@ -165,7 +170,10 @@ fn branches_of_the_hypervisor_beside_others() {
     let mut reqs = requests(&[0x1001e]);
     reqs[0].branch_filter_ifm = Some(0);
     (reqs[0].exclude.user, reqs[0].exclude.kernel) = (true, true);
-    let mmcr = model(POWER9).solve(&reqs, Machine::default()).unwrap().mmcr;
+    let mmcr = model(POWER9)
+        .solve(&reqs, Platform::default())
+        .unwrap()
+        .mmcr;
     assert!(mmcr.records_hypervisor(Isa::V300) && mmcr.mmcr2 == 0b11 << 62);
 }
 
@@ -214,9 +222,9 @@ fn branch_stacks_and_their_filters() {
     // With different filters, the BHRB records every branch.
     reqs[1].branch_filter_ifm = Some(2);
     assert_eq!(ifm(&reqs), Ok(0));
-    let strict = Machine {
+    let strict = Platform {
         strict_branch_filters: true,
-        ..Machine::default()
+        ..Platform::default()
     };
     let refused = conflict(Selector::BranchFilter);
     assert_eq!(model(POWER9).solve(&reqs, strict), refused);

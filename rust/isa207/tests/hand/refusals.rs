@@ -193,9 +193,9 @@ fn every_reason_is_a_sentence_of_its_own() {
 
 #[test]
 fn nothing_wants_a_bhrb_that_is_not_there() {
-    let machine = Machine {
+    let platform = Platform {
         without_bhrb: true,
-        ..Machine::default()
+        ..Platform::default()
     };
     let architected = [Isa::V300, Isa::V31].map(|isa| CpuModel::architected(isa).unwrap());
     let known = [POWER8, POWER9, POWER10].map(model);
@@ -203,7 +203,7 @@ fn nothing_wants_a_bhrb_that_is_not_there() {
         let solve = |code, stack| {
             let mut req = request(code);
             req.branch_filter_ifm = stack;
-            model.solve(&[req], machine).map(|_| ())
+            model.solve(&[req], platform).map(|_| ())
         };
         // An EBB event with a filter and without, and a branch stack.
         assert_eq!(solve(0xd << 60 | 0x100f0, None), Err(Refusal::NoBhrb));

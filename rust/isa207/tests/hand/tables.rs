@@ -54,7 +54,7 @@ fn every_event_of_the_tables_counts() {
         let codes: Vec<_> = named.chain(generic).chain(cache).collect();
         assert!(codes.len() > 35, "{}", codes.len());
         for code in codes {
-            let answer = model.solve(&[request(code)], Machine::default());
+            let answer = model.solve(&[request(code)], Platform::default());
             assert!(answer.is_ok(), "{} {code:#x}: {answer:?}", model.name());
         }
     }
@@ -163,7 +163,7 @@ fn architected_events() {
         assert_eq!((model.name(), model.isa()), ("ISAv3", isa));
         let solve = |codes: &[u64]| {
             let requests: Vec<_> = codes.iter().map(|&code| request(code)).collect();
-            model.solve(&requests, Machine::default())
+            model.solve(&requests, Platform::default())
         };
         let events: Vec<_> = model.named_events().collect();
         assert_eq!(events.len(), 12);
@@ -179,7 +179,7 @@ fn architected_events() {
         // A third event has no counter left: the code for run cycles elsewhere is not architected.
         let mut thrice = [0x600f4; 3].map(request);
         thrice.iter_mut().for_each(|req| req.only_count_run = true);
-        assert!(model.solve(&thrice, Machine::default()).is_err());
+        assert!(model.solve(&thrice, Platform::default()).is_err());
         // Event-based branches, also with the BHRB.
         for ebb in [1 << 63, 3 << 62, 0xd << 60] {
             assert!(solve(&[ebb | 0x100f0]).is_ok());

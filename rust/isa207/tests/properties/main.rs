@@ -18,7 +18,7 @@ use isa207::{
     CpuModel,
     Demand,
     Isa,
-    Machine,
+    Platform,
     Refusal,
     Request,
     Solution,
@@ -91,11 +91,11 @@ fn solver_agrees_with_brute_force() {
             } else {
                 oracle::solve(isa, &group, strict)
             };
-            let machine = Machine {
+            let platform = Platform {
                 strict_branch_filters: strict,
-                ..Machine::default()
+                ..Platform::default()
             };
-            let answer = model.solve(&group, machine);
+            let answer = model.solve(&group, platform);
             counted.add_if(expected.is_some());
             conflicting.add_if(expected.is_none() && !wrong);
             invalid.add_if(wrong);
@@ -145,11 +145,11 @@ fn images_decode_back_to_the_events() {
         let counted = Count::default();
         let inputs = (generate::group(isa), any::<bool>());
         run(model.name(), &inputs, |(group, hypervisor_mode)| {
-            let machine = Machine {
+            let platform = Platform {
                 hypervisor_mode,
-                ..Machine::default()
+                ..Platform::default()
             };
-            let Ok(answer) = model.solve(&group, machine) else {
+            let Ok(answer) = model.solve(&group, platform) else {
                 return Ok(());
             };
             counted.add_if(true);
@@ -168,7 +168,7 @@ fn asking_for_the_chosen_codes_changes_nothing() {
     for model in models() {
         let moved = Count::default();
         run(model.name(), &generate::group(model.isa()), |group| {
-            let Ok(answer) = model.solve(&group, Machine::default()) else {
+            let Ok(answer) = model.solve(&group, Platform::default()) else {
                 return Ok(());
             };
             let mut chosen = group.clone();
@@ -176,7 +176,7 @@ fn asking_for_the_chosen_codes_changes_nothing() {
                 req.code = code.0;
             }
             moved.add_if(chosen != group);
-            prop_assert_eq!(model.solve(&chosen, Machine::default()), Ok(answer));
+            prop_assert_eq!(model.solve(&chosen, Platform::default()), Ok(answer));
             Ok(())
         });
         moved.at_least_one_in(100, "with an alternative");
@@ -189,29 +189,29 @@ fn demands_tell_what_the_solver_does() {
         let [together, by_others, apart] = [(); 3].map(|()| Count::default());
         let inputs = (generate::group(model.isa()), any::<bool>());
         run(model.name(), &inputs, |(group, strict)| {
-            let machine = Machine {
+            let platform = Platform {
                 strict_branch_filters: strict,
-                ..Machine::default()
+                ..Platform::default()
             };
-            let answer = model.solve(&group, machine);
-            let demands = group.iter().map(|req| model.demand(req, machine));
+            let answer = model.solve(&group, platform);
+            let demands = group.iter().map(|req| model.demand(req, platform));
             let Ok(demands) = demands.collect::<Result<Vec<_>, _>>() else {
                 prop_assert!(answer.is_err());
                 return Ok(());
             };
             let assignment = model.assign(demands.iter().copied());
-            let Err(why) = Demand::together(demands.iter().copied()) else {
+            let Err(why) = Demand::check_compatible(demands.iter().copied()) else {
                 together.add_if(true);
                 prop_assert_eq!(assignment, answer.map(|solution| *solution));
                 let codes = answer.iter().flat_map(Solution::placements);
                 let codes: Vec<_> = codes.map(|(_, code)| code.0).collect();
-                let asked: Vec<_> = group.iter().map(|req| req.code).collect();
-                prop_assert_eq!(codes, asked);
+                let requested: Vec<_> = group.iter().map(|req| req.code).collect();
+                prop_assert_eq!(codes, requested);
                 return Ok(());
             };
             prop_assert_eq!(assignment, Err(why));
             if group.len() <= COUNTERS {
-                prop_assert_eq!(model.solve_by_other_codes(&group, machine, why), answer);
+                prop_assert_eq!(model.solve_with_alternatives(&group, platform, why), answer);
             }
             by_others.add_if(answer.is_ok());
             apart.add_if(answer.is_err());
@@ -242,27 +242,27 @@ fn what_others_leave_stays_on_its_counters() {
                     req.branch_filter_ifm = None;
                 }
             }
-            let machine = Machine {
+            let platform = Platform {
                 hypervisor_mode,
-                ..Machine::default()
+                ..Platform::default()
             };
-            let Ok(all) = model.solve(&group, machine) else {
+            let Ok(all) = model.solve(&group, platform) else {
                 return Ok(());
             };
             let stays = |index: &usize| leave >> index & 1 == 0;
             let placed = all.demands().zip(all.placements()).enumerate();
             let placed = placed.filter(|(index, _)| stays(index));
             let placed: Vec<_> = placed.map(|(_, placed)| placed).collect();
-            let rest = placed.iter().map(|(demand, (pmc, _))| (*demand, *pmc));
-            let rest = model.assign_rest(rest);
+            let remaining = placed.iter().map(|(demand, (pmc, _))| (*demand, *pmc));
+            let remaining = model.assign_remaining(remaining);
             let placements: Vec<_> = placed.iter().map(|(_, placement)| *placement).collect();
             let pmcs: Vec<_> = placements.iter().map(|(pmc, _)| *pmc).collect();
-            prop_assert_eq!(&rest.pmcs.iter().collect::<Vec<_>>(), &pmcs);
+            prop_assert_eq!(&remaining.pmcs.iter().collect::<Vec<_>>(), &pmcs);
 
             counted.add_if(!pmcs.is_empty() && pmcs.len() < group.len());
             let group: Vec<_> = (0..group.len()).filter(stays).map(|n| group[n]).collect();
             let wanted = decode::expected(isa, &group, &placements, hypervisor_mode);
-            prop_assert_eq!(decode::decode(isa, &rest.mmcr), wanted);
+            prop_assert_eq!(decode::decode(isa, &remaining.mmcr), wanted);
             Ok(())
         });
         counted.at_least_one_in(20, "counted");
@@ -275,7 +275,7 @@ fn order_decides_codes_but_not_whether_a_group_counts() {
         run(model.name(), &generate::group(model.isa()), |group| {
             let mut reversed = group.clone();
             reversed.reverse();
-            let solve = |reqs: &[Request]| model.solve(reqs, Machine::default()).is_ok();
+            let solve = |reqs: &[Request]| model.solve(reqs, Platform::default()).is_ok();
             prop_assert_eq!(solve(&group), solve(&reversed));
             Ok(())
         });
@@ -296,7 +296,7 @@ fn anything_at_all_gets_an_answer() {
                 ..Request::default()
             });
             let reqs: Vec<_> = reqs.collect();
-            let answer = model.solve(&reqs, Machine::default());
+            let answer = model.solve(&reqs, Platform::default());
             if reqs.len() > 6 {
                 prop_assert_eq!(answer, Err(Refusal::TooManyEvents));
             }

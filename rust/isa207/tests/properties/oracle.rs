@@ -269,8 +269,8 @@ fn choose(
         if !settings_agree(isa, group, chosen) {
             return None;
         }
-        let places = place(chosen, &mut Vec::new())?;
-        return Some(places.into_iter().zip(chosen.iter().copied()).collect());
+        let placed = place(chosen, &mut Vec::new())?;
+        return Some(placed.into_iter().zip(chosen.iter().copied()).collect());
     };
     for code in list {
         chosen.push(*code);

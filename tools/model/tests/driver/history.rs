@@ -14,7 +14,7 @@
 //! | `world.rs`, `world/` | the effects of the operations |
 //! | `oracle.rs` | what the events should have counted and sampled |
 //! | `program.rs`, `program/` | what a program with EBBs should find in its registers: according to a facility of its own, and predicted without one |
-//! | `text.rs` | the code of programs |
+//! | `program_code.rs` | the code of programs |
 //! | `shrink.rs` | shortening a failing history, and printing its table |
 //!
 //! `MODEL_STEPS` is the number of steps for each processor, `MODEL_SEED` the seed of the first
@@ -24,13 +24,13 @@ mod bursts;
 pub mod op;
 pub mod oracle;
 mod program;
+pub mod program_code;
 mod shrink;
-pub mod text;
 mod world;
 
 use crate::machine::Kind;
 use op::Op;
-use pmu_model::{Chance, Processor};
+use pmu_model::{Processor, Random};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Mutex, PoisonError},
@@ -92,11 +92,11 @@ fn histories(processor: Processor) {
             processor,
             hypervisor: round & 1 != 0,
             is_dedicated: round & 16 != 0,
-            sdar_moves: round & 2 != 0,
+            sdar_changes: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
             // Not on POWER8E: code that restores PMAO there, in the kernel and here, relies on an
             // alert within an `isync`.
-            alerts_come_late: round & 8 != 0 && processor != Processor::Power8E,
+            may_delay_alerts: round & 8 != 0 && processor != Processor::Power8E,
             is_interposed: false,
             is_slow: round % 11 == 10,
             is_compatible: false,
@@ -127,7 +127,7 @@ fn interposed_histories(processor: Processor) {
         |round, random| {
             let kind = Kind {
                 is_dedicated: round & 1 != 0,
-                sdar_moves: round & 2 != 0,
+                sdar_changes: round & 2 != 0,
                 ebbs_outlive_ebe: round & 4 != 0,
                 is_interposed: true,
                 seed: random.bits(),
@@ -142,11 +142,11 @@ fn interposed_histories(processor: Processor) {
 
 /// Runs random histories with `steps` steps in all. `draw` returns the machine and the history of a
 /// round. Fails with `name` and a table of the shortest history that fails.
-fn run_rounds(name: &str, steps: u64, draw: impl Fn(u64, &mut Chance) -> (Kind, Vec<Op>)) {
+fn run_rounds(name: &str, steps: u64, draw: impl Fn(u64, &mut Random) -> (Kind, Vec<Op>)) {
     let seed = number("MODEL_SEED", 1);
     std::panic::set_hook(Box::new(|_| {}));
     for round in 0..steps.div_ceil(LENGTH as u64) {
-        let mut random = Chance::new(seed.wrapping_mul(0x9e37_79b9) + round);
+        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9) + round);
         let (kind, history) = draw(round, &mut random);
         if let Err(failure) = run(kind, &history, false) {
             let table = shrink::report(kind, &history[..=failure.at]);

@@ -10,14 +10,14 @@ mod fields;
 pub mod attr;
 #[path = "../../../../rust/perf/branch.rs"]
 pub mod branch;
+#[path = "../../../../rust/perf/built_in.rs"]
+pub mod built_in;
 #[path = "../../../../rust/perf/cpu.rs"]
 pub mod cpu;
 #[path = "../../../../rust/perf/event.rs"]
 pub mod event;
 #[path = "../../../../rust/perf/flags.rs"]
 pub mod flags;
-#[path = "../../../../rust/perf/foreign.rs"]
-pub mod foreign;
 #[path = "../../../../rust/perf/hw.rs"]
 pub mod hw;
 #[path = "../../../../rust/perf/instance.rs"]
@@ -44,6 +44,6 @@ pub mod sysfs;
 pub mod vtable;
 
 pub(crate) use self::{
-    attr::*, branch::*, cpu::*, event::*, flags::*, foreign::*, hw::*, instance::*, interpose::*,
+    attr::*, branch::*, built_in::*, cpu::*, event::*, flags::*, hw::*, instance::*, interpose::*,
     memory::*, pmu::*, registration::*, sample::*, slots::*, sysfs::*,
 };

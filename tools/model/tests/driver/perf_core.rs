@@ -16,14 +16,14 @@
 //! | `clones.rs` | tasks whose contexts are clones, and swaps of these contexts |
 //! | `calls.rs` | the functions that the driver calls |
 //! | `built_in.rs` | the driver that is built into the kernel |
-//! | `outrun.rs` | which periods PM interrupts that outrun the kernel make longer |
+//! | `overload.rs` | which periods PM interrupts that overload the kernel make longer |
 
 pub mod built_in;
 pub mod calls;
 mod clones;
 mod event;
 mod ops;
-mod outrun;
+mod overload;
 mod sched;
 mod task;
 
@@ -38,7 +38,7 @@ use crate::{
 };
 use clones::Lineage;
 use kernel::{bindings::list_head, cpu::CPUS};
-use outrun::PmiTime;
+use overload::PmiTime;
 use pmu_model::Instruction;
 use std::{
     cell::{Cell, RefCell, UnsafeCell},
@@ -50,7 +50,7 @@ use std::{
 pub struct Context {
     /// All events, leaders and members, in the order in which they were installed.
     pub events: RefCell<Vec<Rc<Event>>>,
-    /// Which kinds of groups are scheduled: `EVENT_PINNED`, `EVENT_FLEXIBLE`.
+    /// The kinds of groups that are scheduled: `EVENT_PINNED`, `EVENT_FLEXIBLE`.
     is_active: Cell<u8>,
     /// The identity of the context, and of the one that it was cloned from.
     lineage: Cell<Lineage>,

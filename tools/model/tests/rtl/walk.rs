@@ -3,7 +3,7 @@
 //! Random steps of the model.
 
 use pmu_model::{
-    Branch, BranchForm, Chance, Context, Facility, Instruction, Processor, mmcr0, mmcr2, mmcra,
+    Branch, BranchForm, Context, Facility, Instruction, Processor, Random, mmcr0, mmcr2, mmcra,
     sier, spr,
 };
 
@@ -62,7 +62,7 @@ struct Clock {
 /// A model that takes random steps.
 pub struct Walk {
     model: Facility,
-    chance: Chance,
+    random: Random,
     /// The instruction that completed last, and the state it ran in.
     last: (Instruction, Context),
     /// The bits of SIER that the model and the RTL define, as it was set last.
@@ -75,12 +75,12 @@ impl Walk {
     /// Creates a model of a processor, before its first step.
     pub fn new(processor: Processor, seed: u64) -> Self {
         let mut model = Facility::new(processor);
-        model.leave_to_chance(!seed);
+        model.randomize(!seed);
         // The RTL raises its line whatever MSR[EE] says.
         model.context.ee = true;
         Self {
             model,
-            chance: Chance::new(seed),
+            random: Random::new(seed),
             last: (Instruction::at(0), Context::KERNEL),
             defined_in_sier: 0,
             written: 0,
@@ -90,17 +90,17 @@ impl Walk {
     /// Takes a step. Returns the same step as a line for the RTL, and the state that must follow.
     pub fn step(&mut self) -> (String, Expected) {
         let alerts = self.model.alerts();
-        let (clock, what) = match self.chance.below(12) {
+        let (clock, what) = match self.random.below(12) {
             _ if self.written < REGISTERS.len() => self.write_first(),
             0..6 => self.execute(),
             6 | 7 => self.write(MMCR0),
             8 => {
-                let at = self.chance.below(MMCR0 as u64) as usize;
+                let at = self.random.below(MMCR0 as u64) as usize;
                 self.write(at)
             }
             9 | 10 => {
                 let others = (REGISTERS.len() - MMCR0 - 1) as u64;
-                let at = MMCR0 + 1 + self.chance.below(others) as usize;
+                let at = MMCR0 + 1 + self.random.below(others) as usize;
                 self.write(at)
             }
             _ => self.pass_time(),
@@ -120,19 +120,19 @@ impl Walk {
 
     /// Completes an instruction, in another state now and then.
     fn execute(&mut self) -> (Clock, String) {
-        let chance = &mut self.chance;
+        let random = &mut self.random;
         let context = &mut self.model.context;
         for state in [&mut context.problem, &mut context.pmm, &mut context.run] {
-            *state ^= chance.one_in(4);
+            *state ^= random.one_in(4);
         }
         let address = self.last.0.next();
-        let target = 0x1000 + 4 * chance.below(1000);
+        let target = 0x1000 + 4 * random.below(1000);
         let instruction = Instruction {
-            branch: chance
+            branch: random
                 .one_in(4)
                 .then(|| Branch::taken(BranchForm::I, target)),
-            others: chance.below(2) as u32,
-            data: chance.one_in(2).then(|| chance.bits()),
+            others: random.below(2) as u32,
+            data: random.one_in(2).then(|| random.bits()),
             ..Instruction::at(address)
         };
         self.last = (instruction, *context);
@@ -195,10 +195,10 @@ impl Walk {
 
     /// Returns a random value for a register, without what tools/model/README.md lists.
     fn value(&mut self, number: u32) -> u64 {
-        let chance = &mut self.chance;
-        let any = chance.bits();
+        let random = &mut self.random;
+        let any = random.bits();
         // Each bit is set in one of eight values.
-        let few = any & chance.bits() & chance.bits();
+        let few = any & random.bits() & random.bits();
         match number {
             spr::MMCR0 => {
                 let alerts = mmcr0::PMAE | mmcr0::PMC1CE | mmcr0::PMCJCE;
@@ -214,17 +214,17 @@ impl Walk {
                 value
             }
             spr::MMCR1 => CODES.iter().fold(any << 32, |value, codes| {
-                let code = codes[chance.below(codes.len() as u64) as usize];
+                let code = codes[random.below(codes.len() as u64) as usize];
                 value & !0xffff_ffff | (value << 8 | code) & 0xffff_ffff
             }),
             spr::MMCR2 => (0..6).fold(few, |value, pmc| value & !(NOT_IN_RTL >> (9 * pmc))),
             spr::MMCRA => any & !(mmcra::SAMPLE_ENABLE | mmcra::TECE),
-            spr::PMC1..=spr::PMC6 => match chance.below(5) {
+            spr::PMC1..=spr::PMC6 => match random.below(5) {
                 0 => 0,
-                1 => 0x8000_0000 + chance.below(4),
+                1 => 0x8000_0000 + random.below(4),
                 2 => 0xffff_ffff,
                 3 => any,
-                _ => 0x7fff_ffff - chance.below(4),
+                _ => 0x7fff_ffff - random.below(4),
             },
             _ => any,
         }

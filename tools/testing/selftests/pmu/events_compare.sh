@@ -45,7 +45,7 @@ drivers_are_observed() {
 files_are_the_same() {
 	grep -q '^events/cpu-cycles 444 1 event=0x' "$work/in-tree/files" ||
 		fail "the built-in driver has no files"
-	# The built-in driver's file caps/pmu_name has no newline at its end.
+	# The built-in driver's file caps/pmu_name lacks the newline at its end.
 	echo "$additions" | cat "$work/in-tree/files" - | sed 's:^caps/pmu_name 444 0 :caps/pmu_name 444 1 :' |
 		sort >"$work/expected"
 	same "$work/expected" "$work/rust/files"

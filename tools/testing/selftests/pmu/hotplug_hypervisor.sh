@@ -16,13 +16,13 @@ CPU1=/sys/devices/system/cpu/cpu1/online
 # Number of the hypercall (arch/powerpc/include/asm/hvcall.h).
 H_PERFMON=124
 
-# Counts the hypercalls of CPU 1 while an event counts there. The result is in the variable `told`.
+# Counts the hypercalls of CPU 1 while an event counts there. Sets the variable `calls`.
 count_calls() {
 	echo >"$TRACING/trace"
 	echo 1 >"$TRACING/events/powerpc/hcall_entry/enable"
 	must taskset 2 pmu_tool count
 	echo 0 >"$TRACING/events/powerpc/hcall_entry/enable"
-	told=$(grep -c "\[001\].* opcode=$H_PERFMON\$" "$TRACING/trace")
+	calls=$(grep -c "\[001\].* opcode=$H_PERFMON\$" "$TRACING/trace")
 }
 
 told_again() {
@@ -33,11 +33,11 @@ told_again() {
 	must taskset 2 pmu_tool count
 	for round in 1 2 3; do
 		count_calls
-		[ "$told" = 0 ] || fail "round $round: $told notifications although the CPU stayed online"
+		[ "$calls" = 0 ] || fail "round $round: $calls notifications although the CPU stayed online"
 		echo 0 >"$CPU1"
 		echo 1 >"$CPU1"
 		count_calls
-		[ "$told" = 1 ] || fail "round $round: $told notifications after the CPU's return"
+		[ "$calls" = 1 ] || fail "round $round: $calls notifications after the CPU's return"
 	done
 }
 

@@ -5,13 +5,13 @@
 //! the program runs and writes its registers.
 
 use super::op::Op;
-use pmu_model::Chance;
+use pmu_model::Random;
 
 /// Number of steps in a burst, after its first one.
 const LENGTH: usize = 12;
 
 /// Returns a history of this many steps.
-pub fn history(random: &mut Chance, length: usize) -> Vec<Op> {
+pub fn history(random: &mut Random, length: usize) -> Vec<Op> {
     let mut history = Vec::new();
     while history.len() < length {
         match random.below(100) {
@@ -26,7 +26,7 @@ pub fn history(random: &mut Chance, length: usize) -> Vec<Op> {
 
 /// Returns a history with the driver interposed, which has more EBB groups. All other events belong
 /// to the built-in driver: their contexts are not swapped, and nothing about them is compared.
-pub fn interposed(random: &mut Chance, length: usize) -> Vec<Op> {
+pub fn interposed(random: &mut Random, length: usize) -> Vec<Op> {
     let mut history = Vec::new();
     while history.len() < length {
         match random.below(40) {
@@ -41,13 +41,13 @@ pub fn interposed(random: &mut Chance, length: usize) -> Vec<Op> {
 }
 
 /// Returns a random byte.
-fn byte(random: &mut Chance) -> u8 {
+fn byte(random: &mut Random) -> u8 {
     random.below(256) as u8
 }
 
 /// Adds a burst in which the program of a CPU has several EBB groups. They may be bound to this CPU or
 /// to another one, to which the program moves.
-fn groups(random: &mut Chance, history: &mut Vec<Op>) {
+fn groups(random: &mut Random, history: &mut Vec<Op>) {
     let (mut here, mut there) = (byte(random) & 3, byte(random) & 3);
     history.push(Op::Switch(here, byte(random)));
     for _ in 0..LENGTH {
@@ -69,7 +69,7 @@ fn groups(random: &mut Chance, history: &mut Vec<Op>) {
 }
 
 /// Adds a burst in which a CPU switches between tasks whose contexts are clones.
-fn clones(random: &mut Chance, history: &mut Vec<Op>) {
+fn clones(random: &mut Random, history: &mut Vec<Op>) {
     let cpu = byte(random) & 3;
     history.push(Op::Switch(cpu, byte(random)));
     for _ in 0..LENGTH {

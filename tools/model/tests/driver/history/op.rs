@@ -2,7 +2,7 @@
 
 //! The operations of a history.
 
-use pmu_model::Chance;
+use pmu_model::Random;
 
 /// Copies a [`Wish`] with other values in some fields.
 macro_rules! wish {
@@ -155,7 +155,7 @@ pub enum Op {
 }
 
 impl Op {
-    pub fn random(random: &mut Chance) -> Self {
+    pub fn random(random: &mut Random) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
         match random.below(133) {
@@ -204,12 +204,12 @@ impl Op {
     }
 
     /// Creates an operation that runs the program of a CPU.
-    pub fn run(random: &mut Chance, cpu: u8) -> Self {
+    pub fn run(random: &mut Random, cpu: u8) -> Self {
         let (count, cycles) = (random.below(24) as u8, random.below(4) as u8);
         Self::Run(cpu, 1 + count, 1 + cycles, 1 + random.below(6) as u8)
     }
 
-    pub fn wish(random: &mut Chance) -> Wish {
+    pub fn wish(random: &mut Random) -> Wish {
         Wish {
             code: random.below(256) as u8,
             period: if random.one_in(2) {
@@ -247,7 +247,7 @@ impl Op {
         }
     }
 
-    pub fn write(random: &mut Chance) -> UserWrite {
+    pub fn write(random: &mut Random) -> UserWrite {
         match random.below(13) {
             12 => UserWrite::Threshold(random.below(1 << 11) as u16),
             0..=3 => UserWrite::Counter(random.below(6) as u8, 1 + random.below(40) as u32),

@@ -8,7 +8,7 @@
 //! delayed or the event left the PMU before it. `history/world/samples.rs` checks that no sample is
 //! lost.
 
-use super::text::{Marked, marked_at};
+use super::program_code::{Marked, marked_at};
 use crate::{
     machine::{Alert, with_machine},
     perf_bindings::*,

@@ -307,9 +307,9 @@ impl Program {
     /// returns true; a switch clears the BHRB.
     fn check_branches(&self, facility: &Facility, may_be_there: fn(u64) -> bool) {
         let [found, own] = [facility, &self.own].map(|of| {
-            let held = (0..BHRB_ENTRIES).map(|entry| of.held_branch(entry));
-            let held = held.skip_while(|entry| may_be_there(*entry));
-            held.take_while(|entry| *entry != 0).collect::<Vec<_>>()
+            let recorded = (0..BHRB_ENTRIES).map(|entry| of.recorded_branch(entry));
+            let recorded = recorded.skip_while(|entry| may_be_there(*entry));
+            recorded.take_while(|entry| *entry != 0).collect::<Vec<_>>()
         });
         let rest = &own[..found.len().min(own.len())];
         assert_eq!(found, rest, "the BHRB, found and its own");

@@ -6,7 +6,7 @@ use super::{
     op::{Op, UserWrite, Wish, wish},
     oracle::{CODES, EBB_CODES, Oracle, THRESHOLD, is_marked},
     program::{Program, check_closed},
-    text::instruction_at,
+    program_code::instruction_at,
 };
 use crate::{
     driver::{Interposed, Takeover},
@@ -32,8 +32,8 @@ mod directed;
 mod events;
 mod interposed;
 mod invariants;
-mod outrun;
-mod places;
+mod kept_counters;
+mod overload;
 mod programs;
 mod reach;
 mod repeated;
@@ -96,7 +96,7 @@ pub struct World {
     /// EBB events that have been on a PMU, and members of groups of which an event has.
     seen: HashSet<usize>,
     /// CPU on which PM interrupts wait for the next step.
-    held: Option<usize>,
+    interrupts_wait_on: Option<usize>,
     /// Counts of the rare situations that the history reaches.
     reach: reach::Reach,
     /// CPUs whose PMU has had no event since the partition was suspended.
@@ -126,7 +126,7 @@ impl World {
             others: Vec::new(),
             live: (0..TASKS).collect(),
             oracle: Oracle::default(),
-            held: None,
+            interrupts_wait_on: None,
             reach: reach::Reach::default(),
             untouched: [false; CPUS as usize],
             programs: HashMap::new(),
@@ -151,7 +151,7 @@ impl World {
     pub fn step(&mut self, op: &Op) {
         machine::note(|| format!("{op:?}"));
         self.recorded.iter_mut().for_each(Recorded::begin);
-        let held = self.held.take();
+        let waiting = self.interrupts_wait_on.take();
         with_machine(|machine| machine.time_base += TICK);
         self.core.begin_step();
         match *op {
@@ -160,7 +160,7 @@ impl World {
             Op::Syscall(cpu, count, late, masked) => {
                 self.syscall(self.cpu(cpu), count, late, masked);
             }
-            Op::Hold(cpu) => self.held = Some(self.cpu(cpu)),
+            Op::Hold(cpu) => self.interrupts_wait_on = Some(self.cpu(cpu)),
             Op::PreemptIn(cpu, count) => self.preempt_in(self.cpu(cpu), count),
             Op::Trace(cpu, count, branches) => self.trace(self.cpu(cpu), count, branches),
             Op::ProbeIn(cpu, count) => {
@@ -168,11 +168,11 @@ impl World {
                 with_machine(|machine| machine.cpus[cpu].probed_in = Some(count));
             }
             _ => {
-                if let Some(cpu) = held {
+                if let Some(cpu) = waiting {
                     self.overflow_unseen(cpu);
                 }
                 self.in_kernel(op);
-                if let Some(cpu) = held {
+                if let Some(cpu) = waiting {
                     self.let_interrupts_through(cpu);
                 }
             }
@@ -309,7 +309,7 @@ impl World {
     /// Compares all counts, samples and registers.
     fn check(&mut self) {
         let all = self.core.all.borrow();
-        all.iter().for_each(|event| event.see_whether_let_go());
+        all.iter().for_each(|event| event.check_throttling());
         drop(all);
         for event in &self.open {
             if event.excludes_host() {

@@ -3,9 +3,9 @@
 //! A CPU: its facility, and the kernel's data for it.
 
 use super::{KERNEL_DATA, KERNEL_TEXT, Kind};
-use crate::history::text::marked_at;
+use crate::history::program_code::marked_at;
 use pmu_model::{
-    Executed, Facility, Instruction, Lppaca, Mark, Trace, mmcr0, mmcra, sier, spr, told_of,
+    Executed, Facility, Instruction, Lppaca, Mark, Trace, identifying_bits, mmcr0, mmcra, sier, spr,
 };
 
 /// An instruction that the PMU sampled.
@@ -53,7 +53,7 @@ pub struct Cpu {
     /// The counters that samples show.
     pub ext_regs: [usize; 6],
     /// PM interrupts are allowed in handlers of other interrupts.
-    pub prompt: bool,
+    pub prompt_pmis: bool,
     /// The number of kernel instructions after which the hypervisor takes the CPU away.
     pub preempted_in: Option<u8>,
     /// The hypervisor took the CPU away during other work, and ran another partition.
@@ -90,7 +90,7 @@ impl Cpu {
             last: KERNEL_TEXT,
             alerts: 0,
             ext_regs: [0; 6],
-            prompt: false,
+            prompt_pmis: false,
             preempted_in: None,
             was_preempted: false,
             probed_in: None,
@@ -198,7 +198,7 @@ impl Cpu {
             self.facility.mtspr(spr::SIAR, address);
             self.facility.mtspr(spr::SIER, sier::SIARV | sier::SDARV);
             for number in [spr::SIER2, spr::SIER3] {
-                self.facility.mtspr(number, told_of(address));
+                self.facility.mtspr(number, identifying_bits(address));
             }
         }
         if let Some(sampled) = &mut self.sampled {

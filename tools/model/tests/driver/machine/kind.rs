@@ -16,17 +16,17 @@ pub struct Kind {
     pub is_compatible: bool,
     /// The hypervisor gives the partition's CPUs to no other. The module has `dedicated_cpus=1`.
     pub is_dedicated: bool,
-    /// SDAR may change at any time: see [`Facility::have_sdar_move`].
-    pub sdar_moves: bool,
-    /// EBBs do not require EBE: see [`Facility::have_ebbs_outlive_ebe`].
+    /// SDAR may change at any time: see [`Facility::let_sdar_change`].
+    pub sdar_changes: bool,
+    /// EBBs do not require EBE: see [`Facility::let_ebbs_outlive_ebe`].
     pub ebbs_outlive_ebe: bool,
-    /// Alerts may occur some instructions late: [`Facility::have_alerts_come_late`].
-    pub alerts_come_late: bool,
+    /// Alerts may occur some instructions late: [`Facility::allow_delayed_alerts`].
+    pub may_delay_alerts: bool,
     /// The driver is interposed, beside the driver that is built into the kernel.
     pub is_interposed: bool,
     /// The kernel needs so much time for a sample that PM interrupts overload it.
     pub is_slow: bool,
-    /// The seed for choices of the hardware: see [`Facility::leave_to_chance`].
+    /// The seed for choices of the hardware: see [`Facility::randomize`].
     pub seed: u64,
 }
 
@@ -37,9 +37,9 @@ impl Kind {
             hypervisor: false,
             is_compatible: false,
             is_dedicated: false,
-            sdar_moves: false,
+            sdar_changes: false,
             ebbs_outlive_ebe: false,
-            alerts_come_late: false,
+            may_delay_alerts: false,
             is_interposed: false,
             is_slow: false,
             seed: 1,
@@ -106,12 +106,12 @@ impl Kind {
     /// partition, which may soon run again, or on bare metal a guest of the kernel.
     pub fn let_others_run(&self, cpu: &mut Cpu, number: u64) {
         const GUESTS: [Guest; 3] = [Guest::WITH_EBBS, Guest::WITH_ALERT, Guest::COUNTING];
-        let chance = self.seed.rotate_right(number as u32);
-        match GUESTS.get(chance as usize % 4) {
+        let random = self.seed.rotate_right(number as u32);
+        match GUESTS.get(random as usize % 4) {
             Some(guest) if self.hypervisor => cpu.facility.run_guest(&cpu.lppaca, *guest),
             Some(_) => {
                 cpu.preempt();
-                cpu.preempted_in = Some((chance >> 2) as u8 % 8);
+                cpu.preempted_in = Some((random >> 2) as u8 % 8);
             }
             None => {}
         }
@@ -120,15 +120,15 @@ impl Kind {
     /// Returns the facility of a CPU or of a program with this number.
     pub fn facility(&self, number: u64) -> Facility {
         let mut facility = Facility::new(self.processor);
-        facility.leave_to_chance(self.seed.rotate_left(16) ^ number);
-        if self.sdar_moves {
-            facility.have_sdar_move();
+        facility.randomize(self.seed.rotate_left(16) ^ number);
+        if self.sdar_changes {
+            facility.let_sdar_change();
         }
         if self.ebbs_outlive_ebe {
-            facility.have_ebbs_outlive_ebe();
+            facility.let_ebbs_outlive_ebe();
         }
-        if self.alerts_come_late {
-            facility.have_alerts_come_late();
+        if self.may_delay_alerts {
+            facility.allow_delayed_alerts();
         }
         facility
     }

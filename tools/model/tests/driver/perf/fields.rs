@@ -173,22 +173,22 @@ fn a_group_and_its_task_are_seen_while_events_come() {
             assert_eq!(events(), [0, 0]);
             this_cpu.slots().push(Event::from_raw(raw));
             assert_eq!(events(), [1, 1]);
-            this_cpu.slots().enabled();
+            this_cpu.slots().record_enable();
             assert_eq!(events(), [0, 0]);
             this_cpu.slots().push(Event::from_raw(other));
             assert_eq!(events(), [0, 0]);
-            assert!(this_cpu.slots().take(Event::from_raw(other)));
+            assert!(this_cpu.slots().remove(Event::from_raw(other)));
             assert_eq!(events(), [0, 0]);
-            assert!(this_cpu.slots().take(Event::from_raw(raw)));
+            assert!(this_cpu.slots().remove(Event::from_raw(raw)));
             assert_eq!(events(), [0, 0]);
             // Add it after an event that remains, and then once more before that one.
             this_cpu.slots().push(Event::from_raw(other));
-            this_cpu.slots().enabled();
+            this_cpu.slots().record_enable();
             this_cpu.slots().push(Event::from_raw(raw));
             assert_eq!(events(), [0, 0]);
-            assert!(this_cpu.slots().take(Event::from_raw(other)));
+            assert!(this_cpu.slots().remove(Event::from_raw(other)));
             assert_eq!(events(), [1, 1]);
-            assert!(this_cpu.slots().take(Event::from_raw(raw)));
+            assert!(this_cpu.slots().remove(Event::from_raw(raw)));
             // The context of a CPU may change at any time.
             (*raw).attach_state = 0;
             this_cpu.slots().push(Event::from_raw(raw));

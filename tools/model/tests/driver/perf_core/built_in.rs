@@ -16,7 +16,7 @@ use kernel::{
     cpu::{CPUS, CpuId},
     ffi::{c_int, c_uint},
 };
-use pmu_model::{Chance, Isa, mmcr0, mmcr2, mmcra, spr};
+use pmu_model::{Isa, Random, mmcr0, mmcr2, mmcra, spr};
 use std::cell::{Cell, RefCell};
 
 const EAGAIN: c_int = -11;
@@ -43,14 +43,14 @@ struct Cpu {
 struct State {
     cpus: [Cpu; CPUS as usize],
     users: Cell<u32>,
-    random: RefCell<Chance>,
+    random: RefCell<Random>,
 }
 
 thread_local! {
     static STATE: State = State {
         cpus: Default::default(),
         users: Cell::new(0),
-        random: RefCell::new(Chance::new(1)),
+        random: RefCell::new(Random::new(1)),
     };
 }
 
@@ -77,7 +77,7 @@ pub fn restart(seed: u64) {
     STATE.with(|state| {
         (0..CPUS).for_each(prepare_cpu);
         state.users.set(0);
-        *state.random.borrow_mut() = Chance::new(seed);
+        *state.random.borrow_mut() = Random::new(seed);
     });
 }
 
@@ -130,7 +130,7 @@ fn mtspr(number: u32, value: u64) {
     ensure(is_usable, || {
         "the built-in driver has not enabled the PMU".into()
     });
-    execute(|facility| facility.mtspr_late(number, value));
+    execute(|facility| facility.mtspr_delayed(number, value));
 }
 
 fn is_v31() -> bool {

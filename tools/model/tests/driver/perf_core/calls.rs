@@ -15,7 +15,7 @@ use kernel::{
     ffi::{c_char, c_int, c_void},
     zeroed,
 };
-use pmu_model::{spr, told_of};
+use pmu_model::{identifying_bits, spr};
 use std::{
     array::from_fn,
     cell::{Cell, RefCell, UnsafeCell},
@@ -38,7 +38,7 @@ thread_local! {
     };
     static IS_REGISTERED: Cell<bool> = const { Cell::new(true) };
     /// Events that the kernel itself has opened.
-    static HELD: RefCell<Vec<Rc<Event>>> = const { RefCell::new(Vec::new()) };
+    static KERNEL_EVENTS: RefCell<Vec<Rc<Event>>> = const { RefCell::new(Vec::new()) };
     /// The number of references to the module, and whether it is being removed.
     static MODULE: Cell<(u32, bool)> = const { Cell::new((0, false)) };
 }
@@ -78,7 +78,7 @@ pub unsafe fn ebb_perf_module_put() {
     MODULE.set((users.saturating_sub(1), goes));
 }
 
-pub unsafe fn ebb_perf_may_go(pmu: *const pmu) -> bool {
+pub unsafe fn ebb_perf_may_disappear(pmu: *const pmu) -> bool {
     !std::ptr::eq(pmu, built_in())
 }
 
@@ -150,7 +150,7 @@ pub unsafe fn perf_event_create_kernel_counter(
             return errno as isize as *mut perf_event;
         }
     }
-    HELD.with_borrow_mut(|held| held.push(event));
+    KERNEL_EVENTS.with_borrow_mut(|events| events.push(event));
     raw
 }
 
@@ -160,7 +160,7 @@ pub unsafe fn perf_event_release_kernel(event: *mut perf_event) -> c_int {
         // SAFETY: The event is on no CPU, and `destroy` is called once.
         unsafe { destroy(event) };
     }
-    HELD.with_borrow_mut(|held| held.retain(|other| other.raw() != event));
+    KERNEL_EVENTS.with_borrow_mut(|events| events.retain(|other| other.raw() != event));
     0
 }
 
@@ -253,8 +253,8 @@ pub unsafe fn perf_event_overflow(
     check_sample(event, &recorded);
     let time = &core.cpu().pmi_time;
     let (now, took) = time.pass();
-    if time.is_outrun() {
-        event.hold_back(recorded.period, now, took);
+    if time.is_overloaded() {
+        event.throttle(recorded.period, now, took);
     }
     core.untimed.set(true);
     core.check_extended_regs(event);
@@ -270,7 +270,7 @@ pub unsafe fn perf_event_overflow(
 }
 
 /// Checks SIER2 and SIER3, which from v3.1 on describe the sampled instruction, or are 0.
-fn check_told(event: &Event, alert: Option<Alert>) {
+fn check_sier2_sier3(event: &Event, alert: Option<Alert>) {
     let (found, is_v31) = with_cpu(|cpu| {
         let found = [spr::SIER2, spr::SIER3].map(|number| cpu.facility.mfspr(number));
         (found, cpu.facility.has_spr(spr::SIER2))
@@ -282,14 +282,18 @@ fn check_told(event: &Event, alert: Option<Alert>) {
     let described = alert
         .sampled
         .map_or(alert.siar, |sampled| sampled.described);
-    let told = if is_hidden { 0 } else { told_of(described) };
+    let bits = if is_hidden {
+        0
+    } else {
+        identifying_bits(described)
+    };
     // For a marked instruction they have more bits.
     let is_known = alert.is_sier_known && !alert.is_marking || is_hidden;
     // The driver clears them in an interrupt without an alert, and one may occur then.
     let is_cleared = alert.is_late && found == [0; 2];
-    ensure(!is_known || is_cleared || found == [told; 2], || {
+    ensure(!is_known || is_cleared || found == [bits; 2], || {
         let id = event.id;
-        format!("event {id}: a sample shows SIER2, SIER3 {found:x?}, not {told:x}")
+        format!("event {id}: a sample shows SIER2, SIER3 {found:x?}, not {bits:x}")
     });
 }
 
@@ -340,7 +344,7 @@ impl PerfCore {
                 format!("event {id}: a sample shows {addresses:x?}; {alert:x?}")
             });
         }
-        check_told(event, alert);
+        check_sier2_sier3(event, alert);
         // An event that may see the kernel of a whole CPU may see every counter.
         let sees_all = !hides && event.task.get().is_none();
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
@@ -354,8 +358,8 @@ impl PerfCore {
             };
             sees_all || all.iter().any(shares)
         };
-        let held = alert.map_or([0; 6], |at| at.counters);
-        let expected: [_; 6] = from_fn(|pmc| if sees(pmc) { held[pmc] as usize } else { 0 });
+        let values = alert.map_or([0; 6], |at| at.counters);
+        let expected: [_; 6] = from_fn(|pmc| if sees(pmc) { values[pmc] as usize } else { 0 });
         ensure(shown == expected, || {
             format!("event {id}: a sample shows PMC1 to PMC6 as {shown:x?}, not {expected:x?}")
         });

@@ -40,7 +40,7 @@ pub struct Event {
     pub(super) followed: RefCell<Vec<usize>>,
     /// The CPU to which the event is bound.
     pub cpu: Option<usize>,
-    /// The event that it was inherited from.
+    /// The event from which this event was inherited.
     pub parent: Option<Rc<Event>>,
     /// The CPU that the event is on.
     pub oncpu: Cell<Option<usize>>,
@@ -49,15 +49,16 @@ pub struct Event {
     pub samples: RefCell<Vec<Recorded>>,
     /// The branch stack of the last sample.
     pub branches: Cell<Option<Vec<perf_branch_entry>>>,
-    /// Its count in the kernel.
+    /// The event's count in the kernel.
     pub in_kernel: Cell<u64>,
     /// The length and the remainder of the present period.
     pub(super) period: Cell<(u64, i64)>,
     /// The period is longer than the event requests, and samples are lost: see
-    /// [`Event::hold_back`].
-    pub(super) is_held: Cell<bool>,
-    /// The time of its last sample that was one too many, in ticks of the time base.
-    pub(super) outran: Cell<u64>,
+    /// [`Event::throttle`].
+    pub(super) is_throttled: Cell<bool>,
+    /// The time of its last sample while PM interrupts overloaded the kernel, in ticks of the time
+    /// base.
+    pub(super) overflow_time: Cell<u64>,
     /// The number of samples that the driver must have counted as lost.
     pub lost: Cell<u64>,
 }
@@ -102,8 +103,8 @@ impl Event {
             branches: Cell::default(),
             in_kernel: Cell::new(0),
             period: Cell::default(),
-            is_held: Cell::default(),
-            outran: Cell::default(),
+            is_throttled: Cell::default(),
+            overflow_time: Cell::default(),
             lost: Cell::new(0),
         });
         event.begin_period(attr.__bindgen_anon_1.sample_period);
@@ -170,7 +171,7 @@ impl Event {
     /// Begins a period of this length.
     pub fn begin_period(&self, length: u64) {
         self.period.set((length, length as i64));
-        self.is_held.set(false);
+        self.is_throttled.set(false);
     }
 
     /// Returns the overflows in this tick, or `u64::MAX` for an event that is throttled.
@@ -193,7 +194,7 @@ impl Event {
 
     /// Counts occurrences of the event in the present period.
     pub fn occurred(&self, count: u64) {
-        self.see_whether_let_go();
+        self.check_throttling();
         let (length, left) = self.period.get();
         self.period.set((length, left - count as i64));
     }
@@ -218,7 +219,7 @@ impl Event {
             return None;
         }
         let next = self.sample_period();
-        if self.is_held.take() {
+        if self.is_throttled.take() {
             self.lose((length / next).saturating_sub(1));
         }
         let mut ended = length;

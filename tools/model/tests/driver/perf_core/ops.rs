@@ -92,7 +92,7 @@ impl PerfCore {
         }
         self.all.borrow_mut().push(event.clone());
         if event.parent.is_none() {
-            // As `find_get_context()` does.
+            // `find_get_context()` does the same.
             self.context(task, cpu.unwrap_or(0), Context::unclone);
         }
         self.perf_install_in_context(&event);

@@ -322,7 +322,7 @@ impl PerfCore {
         self.online[cpu].set(false);
     }
 
-    /// It comes again, and does `early` before the hotplug core calls there.
+    /// Brings a CPU up again, and calls `early` on it before the hotplug core's callbacks run there.
     pub fn online(&self, cpu: usize, early: impl FnOnce()) {
         if self.has_built_in() {
             built_in::prepare_cpu(cpu as u32);

@@ -6,7 +6,7 @@
 #![allow(clippy::missing_safety_doc, missing_docs)]
 
 use crate::{
-    history::text,
+    history::program_code,
     machine::{Handler, KERNEL_TEXT, MASK_PMI, ensure, with_cpu, with_machine},
 };
 use kernel::{
@@ -41,7 +41,7 @@ pub unsafe fn ebb_pmu_instruction(address: usize) -> c_long {
     if address as u64 >= KERNEL_TEXT {
         return -14;
     }
-    text::branch_at(address as u64).1.into()
+    program_code::branch_at(address as u64).1.into()
 }
 
 pub unsafe fn ebb_pmu_log_refusal(_config: u64, _error: c_int, _reason: *const u8, _length: usize) {
@@ -67,7 +67,7 @@ pub unsafe fn ebb_pmu_prompt() -> c_int {
 }
 
 pub unsafe fn set_prompt_pmi_wanted(wanted: bool) {
-    with_cpu(|cpu| cpu.prompt = wanted);
+    with_cpu(|cpu| cpu.prompt_pmis = wanted);
 }
 
 pub unsafe fn set_pmcs_ext_regs(index: c_int, value: usize) {

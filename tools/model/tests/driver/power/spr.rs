@@ -58,7 +58,7 @@ pub fn write<const N: u32>(value: u64) {
     check::<N>();
     note_access(false, true, N, value);
     execute_on(|cpu| {
-        cpu.facility.mtspr_late(N, value);
+        cpu.facility.mtspr_delayed(N, value);
         if N == spr::SIAR {
             cpu.siar_is_written(value);
         }
@@ -117,8 +117,8 @@ pub fn clear_bhrb() {
 }
 
 pub fn read_bhrb(entries: &mut [MaybeUninit<u64>; BHRB_ENTRIES]) -> usize {
-    let held = (0..BHRB_ENTRIES).map(|entry| execute(|facility| facility.mfbhrbe(entry)));
-    let held = held.take_while(|entry| *entry != 0);
-    let copied = entries.iter_mut().zip(held);
+    let recorded = (0..BHRB_ENTRIES).map(|entry| execute(|facility| facility.mfbhrbe(entry)));
+    let recorded = recorded.take_while(|entry| *entry != 0);
+    let copied = entries.iter_mut().zip(recorded);
     copied.map(|(to, entry)| to.write(entry)).count()
 }

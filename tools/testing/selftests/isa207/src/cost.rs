@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use isa207::CpuModel;
-use isa207::Machine;
+use isa207::Platform;
 use isa207::Request;
 use pmu_selftests::machine::TIME_BASE_HZ;
 use pmu_selftests::machine::time_base;
@@ -20,7 +20,7 @@ use pmu_selftests::machine::time_base;
 pub fn of(model: &CpuModel, group: &[Request]) -> u64 {
     let calls = (0..4).map(|_| {
         let start = time_base();
-        let answer = model.solve(black_box(group), Machine::default());
+        let answer = model.solve(black_box(group), Platform::default());
         let ticks = time_base() - start;
         // This comes after the end of the measurement. It keeps the compiler from removing the
         // call.

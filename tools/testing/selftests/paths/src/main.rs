@@ -49,7 +49,7 @@ type Walk = Box<dyn FnMut(u64) -> Result<Run, Failure>>;
 
 /// A path through the driver.
 struct Path {
-    /// Its name in the table.
+    /// Name of the path in the table.
     name: String,
     /// Rounds of the shorter run. The longer run must end before the next tick, that is within 3.5
     /// million instructions.

@@ -8,7 +8,7 @@ use crate::{
     history::world::REAL_MODE,
     machine::{KERNEL_DATA, KERNEL_TEXT, was_probed},
 };
-use pmu_model::{Facility, Processor, bescr, mmcr0, mmcra, sier, spr, told_of};
+use pmu_model::{Facility, Processor, bescr, identifying_bits, mmcr0, mmcra, sier, spr};
 
 /// Bits of SIER that indicate which registers are valid.
 const VALID: u64 = sier::SIARV | sier::SDARV;
@@ -82,17 +82,18 @@ impl Program {
                 is_probed || siar & !0xfff == KERNEL_TEXT,
                 "SIAR after the kernel's work: {siar:#x}"
             );
-            let told = found(spr::SIER) & sier::USER & !VALID;
+            let bits = found(spr::SIER) & sier::USER & !VALID;
             let is_right = if is_probed {
                 // The kernel stepped over a probe after the alert.
-                (told_of(KERNEL_TEXT)..=told_of(KERNEL_TEXT | 0xffc)).contains(&told)
+                (identifying_bits(KERNEL_TEXT)..=identifying_bits(KERNEL_TEXT | 0xffc))
+                    .contains(&bits)
             } else {
-                told == told_of(siar)
+                bits == identifying_bits(siar)
             };
-            assert!(is_right, "SIER after the kernel's work: {told:#x}");
+            assert!(is_right, "SIER after the kernel's work: {bits:#x}");
             let others = [spr::SIER2, spr::SIER3].into_iter();
             for number in others.filter(|number| facility.has_spr(*number)) {
-                assert_eq!(found(number), told, "SPR {number} after the kernel's work");
+                assert_eq!(found(number), bits, "SPR {number} after the kernel's work");
             }
         } else {
             self.check_sample(facility);

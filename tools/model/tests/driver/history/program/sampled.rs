@@ -4,7 +4,7 @@
 
 use super::{Program, of_sample, user};
 use crate::machine::{KERNEL_TEXT, was_probed};
-use pmu_model::{Facility, mmcra, sier, spr, told_of};
+use pmu_model::{Facility, identifying_bits, mmcra, sier, spr};
 
 impl Program {
     /// Checks SDAR. If it is undefined, the program may find an address of its own data or of the
@@ -34,7 +34,7 @@ impl Program {
                 _ if found == own => true,
                 (_, Ok(found)) if !self.own.is_known(*number) => match *number {
                     spr::SIAR => found == 0 || found >> 63 != 0 || self.text.contains(&found),
-                    _ => is_of_kernel || self.may_tell(*number, found),
+                    _ => is_of_kernel || self.may_describe(*number, found),
                 },
                 _ => false,
             };
@@ -44,13 +44,15 @@ impl Program {
 
     /// Returns whether a value of SIER, SIER2 or SIER3 may describe an instruction of the program
     /// or of the kernel. SIER may mark any register as valid.
-    fn may_tell(&self, number: u32, found: u64) -> bool {
-        let told = match number {
+    fn may_describe(&self, number: u32, found: u64) -> bool {
+        let bits = match number {
             spr::SIER => found & !(sier::SIARV | sier::SDARV),
             _ => found,
         };
-        let kernel = told_of(KERNEL_TEXT)..=told_of(KERNEL_TEXT | 0xffc);
-        told == 0 || kernel.contains(&told) || self.text.iter().any(|at| told_of(*at) == told)
+        let kernel = identifying_bits(KERNEL_TEXT)..=identifying_bits(KERNEL_TEXT | 0xffc);
+        bits == 0
+            || kernel.contains(&bits)
+            || self.text.iter().any(|at| identifying_bits(*at) == bits)
     }
 
     /// Copies SIAR and SDAR if a probe has changed them, which the kernel stepped over while the

@@ -5,7 +5,7 @@
 //! these.
 
 use super::{
-    super::text::{Kind, branch_at},
+    super::program_code::{Kind, branch_at},
     *,
 };
 use crate::machine::KERNEL_TEXT;

@@ -4,7 +4,7 @@
 //! too.
 
 use super::*;
-use crate::history::{MACHINE, text::marked_at};
+use crate::history::{MACHINE, program_code::marked_at};
 use std::sync::PoisonError;
 
 /// Runs a history in a partition of each processor, several times. Then it calls `last` on CPU 0.
@@ -351,9 +351,9 @@ fn an_event_that_joins_a_group_that_ran_resets_no_registers_when_it_is_alone() {
 }
 
 /// Returns a partition in which hardware changes SDAR while the PMU is frozen.
-fn where_sdar_moves(processor: Processor) -> Kind {
+fn where_sdar_changes(processor: Processor) -> Kind {
     Kind {
-        sdar_moves: true,
+        sdar_changes: true,
         ..Kind::partition(processor)
     }
 }
@@ -367,7 +367,7 @@ fn a_sample_shows_no_data_that_another_program_accessed_while_the_pmu_was_frozen
             history.extend([Op::Switch(0, 1), Op::Run(0, others, 1, 6)]);
             history.extend([Op::Switch(0, 0), Op::Run(0, others % 9 + 1, 5, 6)]);
         }
-        run_on(where_sdar_moves, &history, |world, _| {
+        run_on(where_sdar_changes, &history, |world, _| {
             assert!(!world.open[0].samples.borrow().is_empty());
         });
     }

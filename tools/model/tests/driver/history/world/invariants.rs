@@ -48,7 +48,10 @@ impl World {
                 );
                 let counts = events.iter().any(|event| !is_ebb(event));
                 let prompt = counts && !cpu.facility.context.hypervisor;
-                assert_eq!(cpu.prompt, prompt, "PM interrupts in handlers of others");
+                assert_eq!(
+                    cpu.prompt_pmis, prompt,
+                    "PM interrupts in handlers of others"
+                );
                 for event in &events {
                     check_counter(event, &cpu.facility);
                 }
@@ -126,7 +129,7 @@ fn check_conditions(facility: &Facility) {
     // An idle CPU may not have synchronized the write that starts the PMU.
     let mmcr0 = facility.in_effect(spr::MMCR0);
     let is_missed = facility.processor().misses_negative_at_enable();
-    if mmcr0 & mmcr0::PMAE == 0 || is_missed || facility.has_late_alert() {
+    if mmcr0 & mmcr0::PMAE == 0 || is_missed || facility.has_delayed_alert() {
         return;
     }
     for number in spr::PMC1..=spr::PMC6 {
@@ -148,7 +151,7 @@ fn check_counter(event: &Event, facility: &Facility) {
     };
     let negative = facility.is_negative(spr::PMC1 + pmc as u32);
     let id = event.id;
-    let is_lost = negative && !is_ebb(event) && !facility.has_late_alert();
+    let is_lost = negative && !is_ebb(event) && !facility.has_delayed_alert();
     assert!(!is_lost, "event {id}: its alert is lost");
     if pmc < 4 && facility.processor().isa() >= Isa::V31 {
         let wanted = event.attr().config >> 45 & 0x7fff;

@@ -2,7 +2,7 @@
 
 //! Operations that run programs and write their registers.
 
-use super::{super::text::branch_at, *};
+use super::{super::program_code::branch_at, *};
 
 impl World {
     /// Returns the active events on a CPU: EBB events, or all others.

@@ -60,8 +60,9 @@ impl World {
             return;
         };
         let cpu = event.oncpu.get();
-        let alert_is_late = cpu
-            .is_some_and(|cpu| with_machine(|machine| machine.cpus[cpu].facility.has_late_alert()));
+        let alert_is_late = cpu.is_some_and(|cpu| {
+            with_machine(|machine| machine.cpus[cpu].facility.has_delayed_alert())
+        });
         if alert_is_late {
             return;
         }

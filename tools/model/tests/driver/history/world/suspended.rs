@@ -8,7 +8,7 @@ use super::{
     directed::{CYCLES, NOBODY, in_each, run},
     *,
 };
-use pmu_model::{FOREIGN, Isa, Lppaca};
+use pmu_model::{DROPPED, Isa, Lppaca};
 
 /// Resets the registers of a PMU.
 fn reset(facility: &mut Facility) {
@@ -163,7 +163,7 @@ fn an_event_of_a_cpu_counts_again_once_the_pmu_is_enabled() {
             for number in numbers {
                 cpu.facility.mtspr(number, 0);
             }
-            cpu.facility.mtspr(counter, FOREIGN);
+            cpu.facility.mtspr(counter, DROPPED);
         });
         start_again(world, &event);
         assert_eq!(values(), before, "{:?}", kind.processor);

@@ -3,7 +3,7 @@
 //! Debuggers that step programs, and probes that the kernel steps over: each trace interrupt writes
 //! SIAR and SDAR, whether or not the program with the EBB group was traced.
 
-use super::{super::text::branch_at, directed::run, *};
+use super::{super::program_code::branch_at, directed::run, *};
 use std::cell::RefCell;
 
 impl World {

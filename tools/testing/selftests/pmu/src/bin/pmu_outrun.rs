@@ -2,7 +2,7 @@
 //! PM interrupts that are faster than the kernel can handle them: a program under events that
 //! overflow all the time keeps a good part of its CPU, even if its actions make perf core forget
 //! that it has throttled the events. The tests on the model check which samples are held back
-//! (`history/world/outrun.rs`).
+//! (`history/world/overload.rs`).
 
 use pmu_selftests::prelude::*;
 

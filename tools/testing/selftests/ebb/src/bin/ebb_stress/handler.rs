@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering::Relaxed;
 listed! {
     /// Fault of an EBB.
     Foreign {
-        /// It came when none was requested.
+        /// The EBB came when none was requested.
         Unasked,
-        /// It came while BESCR\[GE\] was off.
+        /// The EBB came while BESCR\[GE\] was off.
         GateClosed,
         /// The process's own counter has not overflowed.
         NotOwn,

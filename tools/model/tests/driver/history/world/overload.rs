@@ -31,12 +31,12 @@ fn run_periods(count: usize) -> impl Iterator<Item = Op> {
 }
 
 /// Lets 4 ms pass `count` times without samples.
-fn rest(count: usize) -> impl Iterator<Item = Op> {
+fn idle(count: usize) -> impl Iterator<Item = Op> {
     std::iter::repeat_n(Op::Kernel(1, 1, false), count)
 }
 
 #[test]
-fn an_event_that_overflows_all_the_time_is_held_back() {
+fn an_event_that_overflows_all_the_time_is_throttled() {
     // The excess is 104 ms after the first sample, and after the second one 200 ms, its maximum. So
     // the second sample is one too many. Because the third one follows soon, the next period is 8
     // times as long.
@@ -54,7 +54,7 @@ fn an_event_that_overflows_all_the_time_is_held_back() {
 }
 
 #[test]
-fn a_switch_does_not_end_what_is_held_back() {
+fn a_switch_does_not_end_throttling() {
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, SHORT)];
     // perf core throttles the event at each sample, and restarts it when its task is switched in.
     history.push(Op::Throttle(0));
@@ -68,7 +68,7 @@ fn a_switch_does_not_end_what_is_held_back() {
 }
 
 #[test]
-fn a_new_period_ends_what_is_held_back_for_one_sample() {
+fn a_new_period_ends_throttling_for_one_sample() {
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, SHORT)];
     history.extend(run_periods(6));
     history.push(Op::Period(0, 1));
@@ -91,7 +91,7 @@ fn an_event_goes_on_as_before_when_the_storm_is_over() {
         history.extend(run_periods(4));
         history.extend((1..storm).map(|_| Op::Close(1)));
         for periods in [7, 1, 1] {
-            history.extend(rest(60));
+            history.extend(idle(60));
             history.extend(run_periods(periods));
         }
         run_on(slow, &history, |world, _| {
@@ -103,7 +103,7 @@ fn an_event_goes_on_as_before_when_the_storm_is_over() {
 }
 
 #[test]
-fn an_event_that_starts_after_the_storm_is_let_go() {
+fn an_event_that_starts_after_the_storm_is_not_throttled() {
     let restarts = [
         [Op::Disable(0), Op::Enable(0)],
         [Op::Switch(0, 1), Op::Switch(0, 0)],
@@ -113,7 +113,7 @@ fn an_event_that_starts_after_the_storm_is_let_go() {
         let mut storm = vec![Op::Switch(0, 0), Op::Open(0, SHORT)];
         storm.extend(run_periods(6));
         let mut after = storm.clone();
-        after.extend(rest(60));
+        after.extend(idle(60));
         after.extend(restart);
         after.extend(run_periods(2));
         run_on(slow, &after, |world, _| {
@@ -131,13 +131,13 @@ fn an_event_that_starts_after_the_storm_is_let_go() {
 }
 
 #[test]
-fn an_event_that_was_throttled_is_let_go() {
+fn an_event_that_was_throttled_is_unthrottled() {
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, SHORT), Op::Throttle(0)];
     for _ in 0..4 {
         history.push(Op::Tick(0));
         history.extend(run_periods(1));
     }
-    history.extend(rest(60));
+    history.extend(idle(60));
     history.push(Op::Tick(0));
     history.extend(run_periods(1));
     run_on(slow, &history, |world, _| {
@@ -148,7 +148,7 @@ fn an_event_that_was_throttled_is_let_go() {
 }
 
 #[test]
-fn a_long_period_is_held_back_too_if_it_ends_all_the_time() {
+fn a_long_period_is_throttled_too_if_it_ends_all_the_time() {
     let long = wish!(SHORT, period: 200_000);
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, long)];
     history.extend([Op::Run(0, 250, 200, 1); 37]);
@@ -159,7 +159,7 @@ fn a_long_period_is_held_back_too_if_it_ends_all_the_time() {
 }
 
 #[test]
-fn an_event_with_a_frequency_is_held_back_by_no_more_than_perf_core_leaves() {
+fn an_event_with_a_frequency_is_throttled_by_no_more_than_perf_core_allows() {
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, SHORT), Op::Adjust(0, 0)];
     history.extend(run_periods(27));
     run_on(slow, &history, |world, _| {

@@ -11,7 +11,7 @@ use super::{
 const COUNTING: Wish = wish!(CYCLES, period: 0, addr: false, registers: false);
 
 #[test]
-fn an_event_keeps_its_counter_where_another_one_that_asks_for_the_same_comes_and_goes() {
+fn an_event_keeps_its_counter_while_an_equal_one_is_added_and_removed() {
     let of_cpu = wish!(COUNTING, of_cpu: true);
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_cpu), Op::Open(0, COUNTING)];
     for _ in 0..4 {
@@ -56,7 +56,7 @@ fn counted(world: &World) -> usize {
 }
 
 #[test]
-fn events_that_count_by_other_codes_count_on_without_the_one_on_pmc4() {
+fn events_that_count_with_alternative_codes_count_on_without_the_one_on_pmc4() {
     // Two events of POWER9's bus use PMC4 and PMC1; two others PMC2 and PMC3; only PMC6 remains for
     // cycles.
     let mut history = vec![Op::Switch(0, 0), open(15, false), open(14, true)];
@@ -83,7 +83,7 @@ fn events_that_depend_on_one_that_departed_are_not_scheduled_in_again() {
 }
 
 #[test]
-fn events_that_others_left_get_a_counter_each_after_one_counted_by_another_code_elsewhere() {
+fn remaining_events_get_a_counter_each_after_one_counted_with_an_alternative_code_elsewhere() {
     in_each(Kind::partition, |world, kind| {
         let add = |world: &mut World, code, place, pinned: bool| {
             let mut attr = World::attr(code, 0);
@@ -109,7 +109,7 @@ fn events_that_others_left_get_a_counter_each_after_one_counted_by_another_code_
 }
 
 #[test]
-fn an_event_that_counts_by_another_code_keeps_its_counter_as_another_one_leaves() {
+fn an_event_that_counts_with_an_alternative_code_keeps_its_counter_as_another_one_leaves() {
     // The first event uses PMC4; the second PMC4 too, or PMC5 with an alternative code; the third
     // counts cycles.
     let mut history = vec![Op::Switch(0, 0)];
@@ -123,7 +123,7 @@ fn an_event_that_counts_by_another_code_keeps_its_counter_as_another_one_leaves(
 }
 
 #[test]
-fn an_event_counts_on_as_another_leaves_after_it_counted_by_another_code_elsewhere() {
+fn an_event_counts_on_as_another_leaves_after_it_counted_with_an_alternative_code_elsewhere() {
     // The first event uses PMC4, or PMC5 with an alternative code; the second counts cycles.
     let mut history = vec![Op::Switch(0, 0)];
     history.extend([10, 0].map(|code| Op::Open(0, wish!(COUNTING, code))));

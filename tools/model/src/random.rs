@@ -5,9 +5,9 @@
 
 /// A generator of pseudo-random numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chance(u64);
+pub struct Random(u64);
 
-impl Chance {
+impl Random {
     /// Creates a generator with a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The PMU of another driver: finds the PMU that counts cycles, sets it aside, and gives it back.
+//! The PMU of the built-in driver: finds the PMU that counts cycles, unregisters it, and registers
+//! it again.
 //!
 //! perf core lets any module unregister a PMU of another driver. A driver that is built into the
 //! kernel is never unloaded, but its device may disappear, together with the memory that the driver
 //! allocated for it. And an event stays open when its PMU is unregistered: perf core revokes it. So
-//! a PMU is set aside only if
+//! a PMU is unregistered only if
 //!
 //!
-//! - an open event proves that it is registered, until the setting aside begins;
+//! - an open event proves that it is registered, until that begins;
 //! - it has no module and no device;
 //! - its structure and its name are in memory that the kernel never frees.
 //!
@@ -43,7 +44,7 @@ pub(crate) struct KernelEvent(NonNull<bindings::perf_event>);
 
 // SAFETY: The kernel may release an event of its own from any thread.
 unsafe impl Send for KernelEvent {}
-// SAFETY: What is read of the event does not change.
+// SAFETY: The fields that are read of the event do not change.
 unsafe impl Sync for KernelEvent {}
 
 impl KernelEvent {
@@ -93,15 +94,15 @@ impl Drop for KernelEvent {
 }
 
 /// A PMU of the kernel that counts cycles, identified by an event that it accepted.
-pub(crate) struct Foreign(pub(super) KernelEvent);
+pub(crate) struct BuiltInPmu(pub(super) KernelEvent);
 
-impl Foreign {
+impl BuiltInPmu {
     /// Finds the PMU that counts cycles by opening such an event. Returns `None` if there is no
     /// such PMU.
     ///
     /// Fails like any opening of an event, for example with `EBUSY` if another driver has reserved
     /// the hardware.
-    pub(crate) fn find_cycles() -> Result<Option<Self>> {
+    pub(crate) fn find() -> Result<Option<Self>> {
         match KernelEvent::open_cycles() {
             Ok(event) => Ok(Some(Self(event))),
             Err(e) if e == ENOENT => Ok(None),
@@ -109,7 +110,7 @@ impl Foreign {
         }
     }
 
-    /// Returns the PMU if it is the core PMU (`PERF_TYPE_RAW`) and cannot go.
+    /// Returns the PMU if it is the core PMU (`PERF_TYPE_RAW`) and cannot disappear.
     pub(super) fn core_pmu(&self) -> Option<NonNull<bindings::pmu>> {
         let event = self.0.as_raw();
         // SAFETY: The event is open. perf core sets the field to null when it revokes the event.
@@ -117,16 +118,17 @@ impl Foreign {
         // SAFETY: The PMU is registered while it has an event. What is read does not change.
         unsafe {
             let raw = pmu.as_ptr();
-            // CAST: A small constant.
+            // CAST: The type is a small constant.
             let is_core = (*raw).type_ == bindings::perf_type_id_PERF_TYPE_RAW as c_int;
-            let may_go = bindings::ebb_perf_may_go(raw);
-            (is_core && !may_go).then_some(pmu)
+            let may_disappear = bindings::ebb_perf_may_disappear(raw);
+            (is_core && !may_disappear).then_some(pmu)
         }
     }
 
     /// Returns the name of the PMU, "" if it is not the core PMU.
     pub(crate) fn name(&self) -> &CStr {
-        // SAFETY: A PMU that is registered has a name. It is there for good by `core_pmu`.
+        // SAFETY: A PMU that is registered has a name, and `core_pmu` checked that the PMU cannot
+        // disappear.
         self.core_pmu().map_or(c"", |pmu| unsafe {
             CStr::from_char_ptr((*pmu.as_ptr()).name)
         })
@@ -139,12 +141,12 @@ impl Foreign {
         Some(function as usize)
     }
 
-    /// Unregisters the PMU until the result is dropped. Its open events are revoked: they count no
-    /// more, keep the value they had, and poll as in error.
+    /// Unregisters the PMU until the result is dropped. Its open events are revoked: they stop
+    /// counting and keep their value, and `poll` on them reports an error.
     ///
-    /// Fails with `ENODEV` or `EINVAL` when the PMU is not registered any more, and with `EBUSY`,
-    /// leaving the PMU as it is, when the PMU may go or perf core might not unregister it.
-    pub(crate) fn set_aside(self) -> Result<SetAside> {
+    /// Fails with `ENODEV` or `EINVAL` if the PMU is not registered any more. Fails with `EBUSY`,
+    /// without a change, if the PMU may disappear or perf core may refuse to unregister it.
+    pub(crate) fn unregister(self) -> Result<UnregisteredPmu> {
         let event = self.0.as_raw();
         // SAFETY: The event is open.
         to_result(unsafe { bindings::ebb_perf_prepare_unregister(event) })?;
@@ -158,7 +160,7 @@ impl Foreign {
         to_result(unsafe { bindings::perf_pmu_unregister(pmu.as_ptr()) })?;
         // INVARIANT: The PMU was unregistered just now; `ebb_perf_prepare_unregister` checked the
         // other conditions.
-        Ok(SetAside {
+        Ok(UnregisteredPmu {
             pmu,
             // SAFETY: The structure is never freed, and perf core does not use it any more.
             perf_type: unsafe { (*pmu.as_ptr()).type_ },
@@ -166,25 +168,25 @@ impl Foreign {
     }
 }
 
-/// A PMU that is set aside. Dropping the value registers the PMU again.
+/// A PMU that was unregistered. Dropping the value registers the PMU again.
 ///
 /// # Invariants
 ///
 /// The structure, its name and the driver exist as long as the kernel. The PMU is not registered,
 /// it has its original name, and `perf_type` is its original type.
-pub(crate) struct SetAside {
+pub(crate) struct UnregisteredPmu {
     pmu: NonNull<bindings::pmu>,
     /// The PMU's type.
     perf_type: c_int,
 }
 
 // SAFETY: A `struct pmu` is not bound to a thread.
-unsafe impl Send for SetAside {}
-// SAFETY: The parts of the structure that are read do not change while it is set aside.
-unsafe impl Sync for SetAside {}
+unsafe impl Send for UnregisteredPmu {}
+// SAFETY: The parts of the structure that are read do not change while the PMU is unregistered.
+unsafe impl Sync for UnregisteredPmu {}
 
-impl SetAside {
-    /// How many times to try to register the PMU again.
+impl UnregisteredPmu {
+    /// Number of attempts to register the PMU again.
     const ATTEMPTS: u32 = 10;
 
     /// Registers the PMU again. Fails like `perf_pmu_register()`, and with `EBUSY` if another PMU
@@ -222,10 +224,10 @@ impl SetAside {
     }
 }
 
-impl Drop for SetAside {
+impl Drop for UnregisteredPmu {
     fn drop(&mut self) {
         // Without this PMU the machine has no PMU until it is rebooted, because the next load of
-        // the module finds none to set aside. So try again if memory is short.
+        // the module finds none to take over. So try again if memory is short.
         for more in (0..Self::ATTEMPTS).rev() {
             match self.register() {
                 Ok(()) => return,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! PM interrupts that overload the kernel: the events that the driver stretches then, and how much.
+//! PM interrupts that overload the kernel: the events that the driver throttles then, and how much.
 
 use super::{Event, PerfCore};
 use crate::{
@@ -29,13 +29,13 @@ impl PmiTime {
     /// Returns the excess at the start of the present interrupt.
     pub fn excess(&self) -> u64 {
         let begin = with_machine(|machine| machine.time_base) - self.took.get();
-        let rest = begin - self.end.get();
-        self.excess.get().saturating_sub(rest)
+        let since_end = begin - self.end.get();
+        self.excess.get().saturating_sub(since_end)
     }
 
     /// Returns whether the periods of events that overflow all the time are stretched, because the
     /// excess is more than a tenth of a second.
-    pub fn is_outrun(&self) -> bool {
+    pub fn is_overloaded(&self) -> bool {
         self.excess() > TIME_BASE_HZ / 10
     }
 
@@ -78,12 +78,12 @@ impl PerfCore {
 }
 
 impl Event {
-    /// Stretches a period after a sample for `ended` occurrences that was one too many, at the time
-    /// `now`, in an interrupt that `took` this time. The period that has begun is 8 times as long
-    /// as the ended one, up to a million, or 8 times that of an event with a frequency. But it is
-    /// not stretched if the event's PM interrupts take less than a 16th of the time.
-    pub fn hold_back(&self, ended: u64, now: u64, took: u64) {
-        let since = now - self.outran.replace(now);
+    /// Throttles the event after a sample for `ended` occurrences, at the time `now`, in an interrupt
+    /// that took `took` ticks. The period that has begun is then 8 times as long as the ended one, up
+    /// to a million, or 8 times the period of an event with a frequency. The event is not throttled
+    /// if its PM interrupts take less than a 16th of the time.
+    pub fn throttle(&self, ended: u64, now: u64, took: u64) {
+        let since = now - self.overflow_time.replace(now);
         let is_frequency = self.flag(perf_event_attr::freq_raw);
         let from = if is_frequency {
             self.sample_period()
@@ -94,27 +94,27 @@ impl Event {
         let longer = (8 * from).min(1 << 20);
         if since <= 16 * took && longer > length {
             self.period.set((longer, left + (longer - length) as i64));
-            self.is_held.set(!is_frequency);
+            self.is_throttled.set(!is_frequency);
         }
     }
 
     /// Checks whether the driver has restored the event's period as its counter started. Then the
     /// event has a remainder of its normal period. There must be no excess at that time.
-    pub fn see_whether_let_go(&self) {
-        if !self.is_held.get() {
+    pub fn check_throttling(&self) {
+        if !self.is_throttled.get() {
             return;
         }
-        let told = self.last_period();
+        let found = self.last_period();
         let (length, left) = self.period.get();
-        if told == length {
+        if found == length {
             return;
         }
         let (id, own) = (self.id, self.sample_period());
-        let right = left + told as i64 - length as i64 == own as i64;
+        let right = left + found as i64 - length as i64 == own as i64;
         ensure(right && PerfCore::get().was_quiet(self.oncpu.get()), || {
-            format!("event {id} has {left} of {length} left and is let go with {told}")
+            format!("event {id} has {left} of {length} remaining and is unthrottled with {found}")
         });
-        self.period.set((told, own as i64));
-        self.is_held.set(told != own);
+        self.period.set((found, own as i64));
+        self.is_throttled.set(found != own);
     }
 }

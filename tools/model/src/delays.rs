@@ -15,7 +15,7 @@
 //! "No isync necessary because we're starting counters".
 //!
 //! An alert may occur some instructions after the one that made a counter negative
-//! ([`Facility::have_alerts_come_late`]).
+//! ([`Facility::allow_delayed_alerts`]).
 
 use crate::{
     Facility,
@@ -23,71 +23,77 @@ use crate::{
 };
 
 /// The registers whose writes take effect late.
-const LATE: [u32; 5] = [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCR3, spr::MMCRA];
+const DELAYED: [u32; 5] = [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCR3, spr::MMCRA];
 
 /// A write that was executed but has not taken effect yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Write {
     value: u64,
-    /// Number of instructions after which it takes effect, unless a synchronizing one comes first.
-    left: u32,
+    /// Number of instructions after which the write takes effect, unless a synchronizing instruction
+    /// comes first.
+    remaining: u32,
 }
 
 /// The writes that have not taken effect yet, at most one for each register.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Writes {
-    of: [Option<Write>; LATE.len()],
+pub(crate) struct DelayedWrites {
+    of: [Option<Write>; DELAYED.len()],
     any: bool,
 }
 
-impl Writes {
+impl DelayedWrites {
     /// Returns the value that a read of the register finds, which follows the write in program
     /// order.
     pub(crate) fn value(&self, number: u32) -> Option<u64> {
         if !self.any {
             return None;
         }
-        let at = LATE.iter().position(|late| *late == number)?;
+        let at = DELAYED.iter().position(|delayed| *delayed == number)?;
         self.of[at].map(|write| write.value)
     }
 }
 
 impl Facility {
-    /// Executes `mtspr` in privileged state. A write to one of the late registers takes effect at
+    /// Executes `mtspr` in privileged state. A write to a register in [`DELAYED`] takes effect at
     /// once, after one or two instructions, or at the next synchronizing one. An earlier write to
     /// the same register takes effect first.
-    pub fn mtspr_late(&mut self, number: u32, value: u64) {
-        let Some(at) = LATE.iter().position(|late| *late == number) else {
+    pub fn mtspr_delayed(&mut self, number: u32, value: u64) {
+        let Some(at) = DELAYED.iter().position(|delayed| *delayed == number) else {
             return self.write_register(number, value);
         };
         self.take_effect(at);
-        match self.chance.bits() >> 32 & 3 {
+        match self.random.bits() >> 32 & 3 {
             0 => self.write_register(number, value),
-            left => {
-                let left = if left == 3 { u32::MAX } else { left as u32 };
-                self.late.of[at] = Some(Write { value, left });
-                self.late.any = true;
+            remaining => {
+                let remaining = if remaining == 3 {
+                    u32::MAX
+                } else {
+                    remaining as u32
+                };
+                self.delayed_writes.of[at] = Some(Write { value, remaining });
+                self.delayed_writes.any = true;
             }
         }
     }
 
     /// Executes a context synchronizing instruction, or takes an interrupt: all writes take effect.
     pub fn synchronize(&mut self) {
-        if self.late.any {
-            (0..LATE.len()).for_each(|at| self.take_effect(at));
-            self.late.any = false;
+        if self.delayed_writes.any {
+            (0..DELAYED.len()).for_each(|at| self.take_effect(at));
+            self.delayed_writes.any = false;
         }
     }
 
-    /// Notes that an instruction has completed since the writes.
-    pub(crate) fn pass_late_writes(&mut self) {
-        if !self.late.any {
+    /// Counts an instruction that has completed since the writes. Writes whose delay is over take
+    /// effect.
+    pub(crate) fn count_down_writes(&mut self) {
+        if !self.delayed_writes.any {
             return;
         }
-        for at in 0..LATE.len() {
-            if let Some(write) = &mut self.late.of[at] {
-                write.left -= 1;
-                if write.left == 0 {
+        for at in 0..DELAYED.len() {
+            if let Some(write) = &mut self.delayed_writes.of[at] {
+                write.remaining -= 1;
+                if write.remaining == 0 {
                     self.take_effect(at);
                 }
             }
@@ -101,44 +107,44 @@ impl Facility {
     ///
     /// \[microwatt\] `pmu_1`, where an alert is one clock late; other processors may be later:
     /// \[memory\].
-    pub fn have_alerts_come_late(&mut self) {
-        self.alerts_come_late = true;
+    pub fn allow_delayed_alerts(&mut self) {
+        self.may_delay_alerts = true;
     }
 
     /// Returns whether an alert is due that has not occurred yet.
-    pub fn has_late_alert(&self) -> bool {
-        self.late_alert.is_some()
+    pub fn has_delayed_alert(&self) -> bool {
+        self.delayed_alert.is_some()
     }
 
     /// Decides whether the alert of an existing condition occurs later. Returns true if it does.
     pub(crate) fn delay_alert(&mut self) -> bool {
         let may = self.mmcr0 & (mmcr0::PMAE | mmcr0::EBE | mmcr0::TRIGGER) == mmcr0::PMAE;
-        if !(self.alerts_come_late && may) {
+        if !(self.may_delay_alerts && may) {
             return false;
         }
-        if self.late_alert.is_none() {
-            let left = self.chance.bits() >> 32 & 3;
-            self.late_alert = (left > 0).then_some(left as u32);
+        if self.delayed_alert.is_none() {
+            let remaining = self.random.bits() >> 32 & 3;
+            self.delayed_alert = (remaining > 0).then_some(remaining as u32);
         }
-        self.late_alert.is_some()
+        self.delayed_alert.is_some()
     }
 
     /// Counts an instruction that completed since a condition came to exist, after which its alert
     /// may occur.
-    pub(crate) fn pass_late_alert(&mut self) {
-        match self.late_alert {
+    pub(crate) fn count_down_alert(&mut self) {
+        match self.delayed_alert {
             None => {}
             Some(1) => {
-                self.late_alert = None;
+                self.delayed_alert = None;
                 self.condition_or_event();
             }
-            Some(left) => self.late_alert = Some(left - 1),
+            Some(remaining) => self.delayed_alert = Some(remaining - 1),
         }
     }
 
     fn take_effect(&mut self, at: usize) {
-        if let Some(write) = self.late.of[at].take() {
-            self.write_register(LATE[at], write.value);
+        if let Some(write) = self.delayed_writes.of[at].take() {
+            self.write_register(DELAYED[at], write.value);
         }
     }
 
@@ -165,7 +171,7 @@ mod tests {
         let counted = (0..100).map(|_| {
             facility.mtspr(spr::PMC6, 0);
             facility.mtspr(spr::MMCR0, mmcr0::CC56RUN);
-            facility.mtspr_late(spr::MMCR0, mmcr0::FC);
+            facility.mtspr_delayed(spr::MMCR0, mmcr0::FC);
             assert_eq!(facility.mfspr(spr::MMCR0), mmcr0::FC);
             if synchronizes {
                 facility.synchronize();
@@ -191,7 +197,7 @@ mod tests {
     fn an_alert_comes_some_instructions_late() {
         let counted = |mmcr0| {
             let mut facility = Facility::new(Processor::Power9);
-            facility.have_alerts_come_late();
+            facility.allow_delayed_alerts();
             let mut counted: Vec<_> = (0..100)
                 .map(|_| {
                     facility.mtspr(spr::MMCR0, mmcr0::FC);
@@ -200,7 +206,7 @@ mod tests {
                     for at in 0..8 {
                         facility.execute(&Instruction::at(0x1000 + 4 * at));
                     }
-                    assert!(!facility.has_late_alert());
+                    assert!(!facility.has_delayed_alert());
                     assert_ne!(facility.mfspr(spr::MMCR0) & mmcr0::PMAO, 0);
                     let late = facility.mfspr(spr::PMC6) - 0x8000_0000;
                     assert_eq!(facility.mfspr(spr::SIAR), 0x1000 + 4 * late);
