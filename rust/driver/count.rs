@@ -4,8 +4,9 @@
 //!
 //! A counter raises an alert when it becomes negative, that is, when it reaches 2^31. The counter
 //! of a sampling event starts at 2^31 minus the remaining period, so the alert comes at the end of
-//! the period. Any other counter starts at 0. The handler of its alert at 2^31 adds the count to
-//! the event before the counter wraps.
+//! the period. Any other counter starts at 0 or, if it still has the event's last value, continues
+//! from there. The handler of its alert at 2^31 adds the count to the event before the counter
+//! wraps.
 //!
 //! `prev_count` is the counter's value when the event's count was last updated.
 

@@ -8,8 +8,9 @@
 //!
 //!
 //! - The handler uses `mmcr0`, `ifm` and `hypervisor_branches` only while `enabled` is set, and
-//!   other code writes them only while it is clear. A disabled PMU is frozen and raises no PMI, but
-//!   a PMI that it raised before may still be delivered.
+//!   other code writes them only while it is clear. `pmu_disable` clears `enabled` before it
+//!   freezes the PMU. A PMI raised in between, or delivered after the freeze, finds `enabled` clear
+//!   and drops its alert; `pmu_enable` makes up for it.
 //! - The PMI handler and `execve` write `bhrb_dispatches`, too. If its number is older than the
 //!   BHRB's, a sample has no branch stack.
 //! - The PMI handler and, on an emulator, the timer write `alert`, too. Other code writes it only

@@ -12,8 +12,7 @@
 //!   [`ExclusiveCpu`];
 //! - an event lives as long as it is on a CPU: [`Slots`], which this module fills and empties
 //!   around [`Pmu::add`] and [`Pmu::del`], so that a driver keeps no pointer to an event;
-//! - a driver changes its data in an event only while it opens the event or runs on the event's
-//!   CPU: [`HwMut`];
+//! - a driver changes its data in an event only with interrupts off, on the event's CPU: [`HwMut`];
 //! - a group does not change while a member is being opened, [`NewEvent`], or while perf core adds
 //!   an event of it, [`ExclusiveCpu::first_group`]; the same is true for the context of a task,
 //!   [`ExclusiveCpu::task_events`];

@@ -16,8 +16,8 @@
 //!   counter in it.
 //! - An event has a threshold: MMCRA, because its threshold counter counts while the PMU is frozen.
 //! - A counter is read as negative: that counter, because an alert may be pending for it.
-//! - A CPU comes up, an idle state of bare metal loses registers, or MMCR1 does not hold the
-//!   written value ([`PmuCache::is_intact`]): all registers.
+//! - A CPU comes up, an idle state of bare metal loses registers, or other code has changed them
+//!   ([`PmuCache::is_intact`]): all registers.
 //!
 //! MMCR2 is read when a program's counters are frozen. SIAR and SDAR are never known, because a
 //! frozen PMU does not preserve them: trace interrupts write both, when a debugger steps another
