@@ -15,7 +15,9 @@ The tests:
     isa207 TARGET [NAME]...    tests of rust/isa207/tests/TARGET
     rtl                        the model against RTL
     kunit NAME                 a KUnit test, in a POWER10 guest
-    guest CPU COMMAND          a program of tools/testing/selftests, in a guest
+    guest CPU [--OPTION]... COMMAND
+                               a program of tools/testing/selftests, in a guest with options of
+                               scripts/vm
     misuse                     wrong uses of rust/perf and rust/power, which must not compile
 
 A test runs first without a mutant, and must pass. Then each mutant is applied to a copy of the
@@ -25,6 +27,7 @@ the private root (`make mutants`). Exit status 0: every mutant was killed.
 
 import argparse
 import functools
+import itertools
 import os
 import re
 import resource
@@ -199,8 +202,10 @@ def kunit(_arguments):
 
 def program(arguments):
     """Returns the arguments of scripts/vm for a guest that runs a program."""
-    cpu, name, *rest = arguments
-    return ["--cpu", cpu, "--program", name, "--", name, *rest]
+    cpu, *words = arguments
+    options = list(itertools.takewhile(lambda word: word.startswith("--"), words))
+    name, *rest = words[len(options) :]
+    return ["--cpu", cpu, *options, "--program", name, "--", name, *rest]
 
 
 KINDS = {

@@ -170,6 +170,15 @@ fn member_that_leads() -> Outcome {
     Ok(())
 }
 
+/// Tests that a member must fit beside its leader, which is disabled until the group is complete.
+fn member_beside_a_disabled_leader() -> Outcome {
+    let leader = Attr::raw(on_pmc(2, INSTRUCTIONS)).open()?;
+    let refused = errno_of(Attr::raw(on_pmc(2, CYCLES)).open_with(&leader));
+    check!(refused == libc::EINVAL, "its counter: errno {refused}");
+    let _other = Attr::raw(on_pmc(1, CYCLES)).open_with(&leader)?;
+    Ok(())
+}
+
 fn closed_leader() -> Outcome {
     let (leader, member) = pair()?;
     leader.enable()?;
@@ -218,6 +227,6 @@ ktap::main! {
     equal_events_count_alike, full_pmu,
     cycles_and_instructions_of_perfs_lists, member_alone_stops,
     members_added_while_counting, closed_member,
-    member_after_a_closed_one, member_that_leads, closed_leader, software_leader_of_closed,
-    software_leader_of_stopped,
+    member_after_a_closed_one, member_that_leads, member_beside_a_disabled_leader, closed_leader,
+    software_leader_of_closed, software_leader_of_stopped,
 }
