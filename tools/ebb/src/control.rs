@@ -62,7 +62,8 @@ pub type Handler = fn(&mut EbbContext<'_>);
 /// `handler` runs between any two instructions of this thread, so the rules for signal handlers
 /// apply: no allocation, no lock, no thread-local variable that is lazily initialised or has a
 /// destructor, no state that the interrupted code may be changing unless it is atomic. It must not
-/// panic (the program aborts), must not disable or close the EBB event, and must return.
+/// panic (the program aborts), must not disable or close the EBB event ([`disable`] is allowed),
+/// and must return.
 pub unsafe fn install<F>(handler: F) -> Result<(), Error>
 where
     F: Fn(&mut EbbContext<'_>) + Copy + 'static,

@@ -27,7 +27,7 @@ struct ebb_context;
 
 /*
  * A handler. It runs between any two instructions of the thread, on the thread's stack.
- * The rules for signal handlers apply, and it must return.
+ * The rules for signal handlers apply; see ebb(7).
  */
 typedef void (*ebb_handler)(struct ebb_context *context, void *user);
 
