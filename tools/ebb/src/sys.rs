@@ -45,6 +45,7 @@ const EXCLUSIVE: u64 = 1 << 3;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HV: u64 = 1 << 6;
 const EXCLUDE_IDLE: u64 = 1 << 7;
+const REMOVE_ON_EXEC: u64 = 1 << 36;
 
 /// The descriptor of a perf event, closed on drop. Any thread may call [`close`](Self::close).
 pub(crate) struct Descriptor {
@@ -63,9 +64,13 @@ impl Descriptor {
     }
 
     /// Opens an event of the calling thread, on any CPU: pinned, exclusive and disabled, or a
-    /// member of `leader`'s group. Returns the kernel's errno on failure.
+    /// member of `leader`'s group. It ends when the thread executes another program. Returns the
+    /// kernel's errno on failure.
     pub(crate) fn open(&self, config: u64, config1: u64, leader: Option<&Self>) -> Result<(), i32> {
-        let user_only = EXCLUDE_KERNEL | EXCLUDE_HV | EXCLUDE_IDLE;
+        // `PERF_FLAG_FD_CLOEXEC` is not enough: a forked process may have a copy of the descriptor,
+        // and a process that reads from /proc keeps the mapping of `map_page`. The event would keep
+        // the PMU from the new program.
+        let common = EXCLUDE_KERNEL | EXCLUDE_HV | EXCLUDE_IDLE | REMOVE_ON_EXEC;
         let attr = EventAttr {
             kind: PERF_TYPE_RAW,
             // CAST: The size is 72, see above.
@@ -73,8 +78,8 @@ impl Descriptor {
             config,
             config1,
             flags: match leader {
-                None => user_only | DISABLED | PINNED | EXCLUSIVE,
-                Some(_) => user_only,
+                None => common | DISABLED | PINNED | EXCLUSIVE,
+                Some(_) => common,
             },
             ..EventAttr::default()
         };

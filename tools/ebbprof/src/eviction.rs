@@ -4,8 +4,7 @@
 //!
 //! The kernel sets the thread's event to error state. The thread does not notice, since no sample
 //! occurs. So `ebbprof` checks the event of each thread that has no new samples, and enables it
-//! again through a copy of the thread's descriptor. The copy is closed at once: if it survived an
-//! exec of the program, the event would keep the PMU from the new program.
+//! again through a copy of the thread's descriptor, which is closed at once.
 //!
 //! Copying the descriptor needs permission to trace the process, which the system may refuse (Yama,
 //! or a process that is not dumpable). The evictions of such a thread remain unknown.

@@ -5,8 +5,11 @@
 //! The program executes itself. With arguments it is the new program, which first reads its
 //! registers.
 
+use ebb::EbbContext;
 use ebb::Event;
 use ebb::Pmc;
+use ebb::Save;
+use ebb::Session;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
@@ -20,7 +23,11 @@ use ktap::process;
 use ktap::process::NOBODY;
 use ktap::process::Peer;
 use std::fs;
+use std::io;
 use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::IntoRawFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -37,6 +44,8 @@ const EVENT: &str = "event";
 const ALERTED: &str = "alerted";
 /// The event is open, and its counter may have overflowed in the new program.
 const OVERFLOW: &str = "overflow";
+/// It was a session's. Another process has a copy of its descriptor.
+const SESSION: &str = "session";
 
 /// Count that the old program leaves in its counters.
 const COUNT: u32 = 0x3333_3333;
@@ -74,6 +83,12 @@ fn new_program(registers: [u64; 3], left: &str) -> Outcome {
     }
     check!(traps(trap::write_pmc1)?, "PMC1 is writable");
     check!(traps(trap::write_mmcr0)?, "MMCR0 is writable");
+    if left == SESSION {
+        let session = start_session()?;
+        session::wait_for(20, PERIOD)?;
+        session.close();
+        return Ok(());
+    }
     let event = session::without_handler()?;
     session::check_fresh()?;
     own_ebbs()?;
@@ -130,9 +145,15 @@ fn close(event: Event) -> Outcome {
 
 /// Lets the new program inherit the descriptor.
 fn inherit(event: Event) -> Outcome {
-    // SAFETY: The call takes no pointers, and the descriptor is our own.
-    ktap::os_result(unsafe { libc::fcntl(event.as_raw_fd(), libc::F_SETFD, 0) })?;
+    keep(event.as_raw_fd())?;
     leave(event)
+}
+
+/// Keeps a descriptor open when this process executes a program.
+fn keep(descriptor: i32) -> Outcome {
+    // SAFETY: The call takes no pointers, and the descriptor is our own.
+    ktap::os_result(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) })?;
+    Ok(())
 }
 
 /// An alert that the old program has not taken must be lost; the counter, which is negative, must
@@ -157,6 +178,34 @@ fn alert_in_exec() -> Outcome {
         .join()?;
     }
     Ok(())
+}
+
+/// Starts a session for cycles.
+fn start_session() -> Result<Session, Failure> {
+    let session = Session::open("cycles", PERIOD.into())?;
+    // SAFETY: The handler does nothing.
+    unsafe { session.start(Save::Full, |_: &mut EbbContext<'_>| ())? };
+    Ok(session)
+}
+
+/// A session ends although a forked process has a copy of its descriptor until the new program has
+/// ended.
+fn session_ends() -> Outcome {
+    Peer::spawn(|_| {
+        std::mem::forget(start_session()?);
+        let (mut end, until) = io::pipe()?;
+        // Only the new program has the pipe's other end open.
+        let until = until.into_raw_fd();
+        keep(until)?;
+        std::mem::forget(Peer::spawn(|_| {
+            // SAFETY: No other code of this process uses its copy.
+            drop(unsafe { OwnedFd::from_raw_fd(until) });
+            io::copy(&mut end, &mut io::sink())?;
+            Ok(())
+        })?);
+        exec(SELF, SESSION)
+    })?
+    .join()
 }
 
 /// A program that has a handler, but never had an event, executes the new program.
@@ -206,6 +255,7 @@ fn main() {
             event_survives = executed(EVENT, inherit),
             alert_does_not_survive = executed(ALERTED, inherit_alerted),
             alert_in_exec,
+            session_ends,
             handler_without_event,
             by_a_thread = executed(NOTHING, by_a_thread),
             setuid_with_event = setuid(inherit),
