@@ -60,7 +60,7 @@ under_both_drivers() {
 	[ "$before" = "$(cat $settings)" ] || fail "the settings were $before"
 	! loaded || fail "the module is still inserted"
 	lines '== machine' '== module: parameters' '== end: 1 parts failed under the module'
-	matches '^revision: .*pvr' '^kernel: 7' '^firmware kind: ' '^mode: (full|ebb)$'
+	matches '^revision: .*pvr' '^kernel: [0-9]' '^firmware kind: ' '^mode: (full|ebb)$'
 	for driver in built-in module; do
 		for title in 'pmu suite' 'EBB suite' 'EBBs of marked events' "the kernel's EBB selftests" costs \
 			'kernel log'; do
@@ -74,7 +74,7 @@ under_both_drivers() {
 	done
 	[ "$(part 'module: questions' | grep -c '^question: ')" = 6 ] || fail "$(part 'module: questions')"
 	part 'module: EBB suite' | grep -qx 'exit status 0' || fail "$(part 'module: EBB suite')"
-	part 'module: questions' | grep -qE '^ +bl +[1-9]' || fail "$(part 'module: questions')"
+	! part 'module: questions' | grep 'no answer' || fail "a question has no answer"
 	! grep -e "$HOST" -e "$programs" "$report" || fail "the machine's names are in the report"
 }
 

@@ -141,6 +141,7 @@ fn frozen() -> Outcome {
             for _ in 0..SAMPLES {
                 let event = begin(code, period, stop)?;
                 if !await_ebbs(1, || read_memory(&memory[..1 << 16])) {
+                    session::end(event)?;
                     break;
                 }
                 // A negative counter would raise an alert again.
