@@ -11,7 +11,6 @@ own EBB selftests, and ebb_pmu.ko if one is in the checkout.
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -36,9 +35,9 @@ def main():
             shutil.copy(path, folder)
         if not module.exists():
             print("without ebb_pmu.ko: build the module for that machine's kernel (Documentation/running.md)")
-        with tarfile.open(sys.argv[1], "w:gz") as archive:
-            # No user or group of this machine.
-            archive.add(folder, NAME, filter=lambda entry: entry.replace(uid=0, gid=0, uname="", gname=""))
+        # Without a user or group of this machine.
+        command = ["tar", "--owner=0", "--group=0", "--numeric-owner", "-C", parent, "-czf", sys.argv[1], NAME]
+        subprocess.run(command, check=True)
         print(f"{sys.argv[1]}: {len(list(folder.rglob('*')))} files")
 
 
