@@ -96,6 +96,16 @@ check-debug: ## run the guests' tests on a kernel that checks itself (most of an
 	@scripts/setup root kernel-debug guest libs perf perf-tests selftests
 	@$(in_root) scripts/check.py --debug
 
+.PHONY: check-here
+check-here: ## run the tests on this POWER machine, as root and without QEMU, HERE='--quick' or other options
+	@programs='$(programs)'; [ -d "$$programs" ] || programs=ebb-pmu-here; \
+	tools/testing/selftests/hardware/check_here.sh --programs "$$programs" $(addprefix --module ,$(wildcard ebb_pmu.ko)) $(HERE)
+
+.PHONY: here-archive
+here-archive: tools ## pack check-here for a POWER machine, in ebb-pmu-here.tar.gz
+	@scripts/setup selftests
+	@$(in_root) scripts/here_archive.py '$(CURDIR)/ebb-pmu-here.tar.gz'
+
 .PHONY: conformance
 conformance: module ## run the kernel's own PMU selftests; COMPARE=1: under the built-in driver too
 	@scripts/setup root guest selftests

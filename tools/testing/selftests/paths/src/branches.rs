@@ -36,7 +36,7 @@ fn ebbs(save: Save) -> Result<Walk, Failure> {
         let _held = &event;
         ebb::pmc::freeze();
         let work = |rounds| {
-            work::run(rounds * PERIOD);
+            work::run(section::instructions(rounds * PERIOD));
             Ok(())
         };
         let less = section::measure_rest(|| work(rounds))?;

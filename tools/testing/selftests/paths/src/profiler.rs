@@ -58,10 +58,10 @@ fn deep(depth: u64, work: &mut dyn FnMut()) {
     black_box(depth);
 }
 
-/// Executes about `instructions` below [`DEPTH`] functions.
-fn work(instructions: u64) -> Outcome {
+/// Works for about that long below [`DEPTH`] functions.
+fn work(nanoseconds: u64) -> Outcome {
     deep(DEPTH, &mut || {
-        work::run(instructions);
+        work::run(section::instructions(nanoseconds));
     });
     Ok(())
 }
@@ -164,7 +164,7 @@ fn ebbprof(callers: u64) -> Result<Walk, Failure> {
             // callers.
             deep(DEPTH, &mut || {
                 ebb::pmc::unfreeze();
-                work::run(rounds * PERIOD);
+                work::run(section::instructions(rounds * PERIOD));
                 ebb::pmc::freeze();
             });
             Ok(())

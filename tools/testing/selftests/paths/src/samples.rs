@@ -18,8 +18,8 @@ use crate::Walk;
 use crate::section;
 use crate::switch::counting;
 
-/// Cycles between samples. The emulator executes as many instructions, including those of the
-/// kernel.
+/// Cycles between samples, and nanoseconds of work for one. The emulator executes as many
+/// instructions, including those of the kernel. A processor takes several samples in that time.
 pub const PERIOD: u64 = 5_003;
 
 /// Entries of the BHRB.
@@ -43,11 +43,11 @@ pub fn paths() -> Vec<Path> {
     ]
 }
 
-/// Executes about `instructions`, with branches among them.
-fn work(instructions: u64) -> Outcome {
+/// Works for about that long, with branches among the instructions.
+fn work(nanoseconds: u64) -> Outcome {
     // Instructions in a round of the program, approximately.
     const ROUND: u64 = 12;
-    Program::plain().run(instructions / ROUND);
+    Program::plain().run(section::instructions(nanoseconds) / ROUND);
     Ok(())
 }
 
@@ -174,7 +174,7 @@ fn rotation() -> Result<Walk, Failure> {
     Ok(Box::new(move |rounds| {
         let _held = &turns;
         let work = || {
-            work::run(rounds * TURN_NS);
+            work::run(section::instructions(rounds * TURN_NS));
             Ok(())
         };
         let less = section::measure_rest(work)?;

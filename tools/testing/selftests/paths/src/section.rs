@@ -8,10 +8,15 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use ktap::Failure;
 use ktap::Outcome;
+use ktap::cpu;
+use perf_event::Attr;
+use perf_event::Event;
 use pmu_selftests::check_status;
 use pmu_selftests::machine;
 use pmu_selftests::shared;
+use pmu_selftests::work;
 
 /// Nanoseconds between ticks: the guest's kernel has 250 a second.
 const TICK_NS: i64 = 4_000_000;
@@ -31,6 +36,12 @@ struct Done {
 }
 
 static DONE: OnceLock<&Done> = OnceLock::new();
+
+/// The counter that [`measure`] reads instead of the time base.
+static COUNTER: OnceLock<Event> = OnceLock::new();
+
+/// Instructions of work that take a nanosecond. With an instruction clock it is one.
+static PACE: AtomicU64 = AtomicU64::new(1);
 
 /// Makes the processes that are forked later use the counts of this one.
 pub fn share() -> io::Result<()> {
@@ -77,19 +88,53 @@ pub fn unmarked<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Measures a section that begins soon after a tick. Returns its ticks of the time base.
-pub fn measure(body: impl FnOnce() -> Outcome) -> Result<u64, ktap::Failure> {
+/// Makes [`measure`] count the event `code` on this CPU, in the kernel too, in place of ticks.
+pub fn count_with(code: u64) -> Outcome {
+    let event = Attr::raw(code).on_cpu(cpu::current()?).pinned(true);
+    let event = event.enabled().open()?;
+    event.check_scheduled()?;
+    // A second call has no effect.
+    let _ = COUNTER.set(event);
+    Ok(())
+}
+
+/// Returns the time base, or the count of [`count_with`].
+fn clock() -> Result<u64, Failure> {
+    match COUNTER.get() {
+        Some(event) => Ok(event.read()?.value),
+        None => Ok(machine::time_base()),
+    }
+}
+
+/// Measures how many instructions [`instructions`] returns for a nanosecond.
+pub fn find_pace() {
+    const WORK: u64 = 1 << 24;
+    let start = machine::time_base();
+    let done = work::run(WORK) as f64;
+    let ticks = (machine::time_base() - start) as f64;
+    let nanoseconds = ticks * 1e9 / machine::TIME_BASE_HZ as f64;
+    PACE.store(((done / nanoseconds) as u64).max(1), Relaxed);
+}
+
+/// Returns how many instructions of work take about that long.
+pub fn instructions(nanoseconds: u64) -> u64 {
+    nanoseconds * PACE.load(Relaxed)
+}
+
+/// Measures a section that begins soon after a tick. Returns its ticks of the time base, or the
+/// counts of [`count_with`].
+pub fn measure(body: impl FnOnce() -> Outcome) -> Result<u64, Failure> {
     sleep_past_tick()?;
     mark();
-    let start = machine::time_base();
+    let start = clock()?;
     let outcome = body();
-    let ticks = machine::time_base() - start;
+    let end = clock()?;
     mark();
-    outcome.map(|()| ticks)
+    outcome.map(|()| end - start)
 }
 
 /// Measures work that is not part of the path: without marks.
-pub fn measure_rest(body: impl FnOnce() -> Outcome) -> Result<u64, ktap::Failure> {
+pub fn measure_rest(body: impl FnOnce() -> Outcome) -> Result<u64, Failure> {
     // The previous value is restored, because this may already run inside of `unmarked`.
     let marked = MARKED.swap(false, Relaxed);
     let ticks = measure(body);
