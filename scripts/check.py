@@ -229,6 +229,7 @@ def build_steps(kernel, named):
     if kernel == PLAIN:
         yield Step("module", ["make", "-s", "module"], silent_build)
     yield Step("module with KUnit", [*copy, f"kunit-{kernel.entry}", "EBB_KUNIT=1"], silent_build)
+    yield Step("module in ebb mode", [*copy, f"ebb-{kernel.entry}", "EBB_MODE=ebb"], silent_build)
     yield Step("programs", ["make", "-s", "tools"], silent_build)
 
 
@@ -270,6 +271,7 @@ def guest_steps(folder, kernel):
         """Returns a run of scripts/vm with a shell command, within the kernel's limits."""
         vm = [SCRIPTS / "vm", "run", "--timeout", kernel.timeout, "--cpu", cpu, *options]
         named = kernel_of(options)
+        module = "ebb" if "--mode" in options else module
         given = ["env", f"EBB_MODULE={folder / named}.ko"] if named else environment(module)
         return [*given, *vm, "--", "sh", "-c", kernel.prelude + command]
 
@@ -380,7 +382,7 @@ def main():
             run(builds)
             if not any(ktap.failed(step.results) for step in builds):
                 staging.stage(programs)
-                modules = {name: f"{name}-{kernel.entry}" for name in ("check", "kunit")}
+                modules = {name: f"{name}-{kernel.entry}" for name in ("check", "kunit", "ebb")}
                 modules |= {name: f"check-{copy}" for name, copy in named.items()}
                 for name, copy in modules.items():
                     shutil.copy(CACHE / f"target/{copy}/ebb_pmu.ko", programs / f"{name}.ko")

@@ -39,7 +39,8 @@ MORE = """\
 environment:
   EBB_CACHE   where everything built is kept (default: .cache in the checkout)
   EBB_MODULE  the module to insert (default: ebb_pmu.ko in the checkout, which is
-              made if it is missing; with another --kernel one made for that)
+              made if it is missing; with another --kernel or --mode
+              one made for that)
   EBB_KERNEL  a vmlinux, or a kernel tree that holds one (default: --kernel's)
   EBB_SEED    a --seed
 
@@ -107,6 +108,8 @@ OPTIONS = [
     ("--driver", "rust", ["rust", "in-tree"], """rust: insert the module before anything runs (default);
         in-tree: leave the PMU to the kernel's own driver. The module is at /lib/modules/ebb_pmu.ko in
         either case"""),
+    ("--mode", "", ["ebb"], """ebb: insert the module in its ebb mode, which is made if it is missing. Default: the
+        mode that it takes on this kernel (Documentation/modes.md)"""),
     ("--params", "", matching(r"\s*([A-Za-z_][A-Za-z0-9_-]*(=\S*)?(\s+|$))*", "NAME=VALUE, once or more"),
         """insert the module with these parameters, as "NAME=VALUE NAME=VALUE". One that it does not have is
         only mentioned in the kernel's log; a value that it refuses keeps it out (exit status 125)"""),
@@ -221,8 +224,8 @@ KERNELS = {
     "stock": ("stock", "4k/vmlinux"),
     "stock-64k": ("stock", "64k/vmlinux"),
 }
-# Names that scripts/module-copy has for the kernels that need a module of their own.
-COPIES = {"debian": "kernel-debian", "stock": "stock-4k", "stock-64k": "stock-64k"}
+# Names that scripts/module-copy has for the kernels.
+COPIES = {"small": "kernel", "debian": "kernel-debian", "stock": "stock-4k", "stock-64k": "stock-64k"}
 
 
 def find_kernel(name):
@@ -235,16 +238,17 @@ def find_kernel(name):
     return kernel.resolve()
 
 
-def find_module(driver, kernel):
+def find_module(driver, kernel, mode):
     """The module, if there is one or if it has to be inserted."""
     given = os.environ.get("EBB_MODULE")
-    if given or kernel == "small":
+    if given or (kernel == "small" and not mode):
         module = Path(given or TOP / "ebb_pmu.ko")
         build = ["make", "-s", "-C", TOP, "module"]
     else:
         copy_of = COPIES[kernel]
-        module = steps.CACHE / f"target/{copy_of}/ebb_pmu.ko"
-        build = [SCRIPTS / "module-copy", copy_of, copy_of]
+        name, variables = (f"{copy_of}-{mode}", [f"EBB_MODE={mode}"]) if mode else (copy_of, [])
+        module = steps.CACHE / f"target/{name}/ebb_pmu.ko"
+        build = [SCRIPTS / "module-copy", copy_of, name, *variables]
     if driver == "rust" and not module.is_file():
         if given:
             raise Stop(NO_GUEST, f"EBB_MODULE: there is no '{module}'")
@@ -301,7 +305,7 @@ def boot(options):
     archives += [cached("perf", "perf.cpio")] if options.perf else []
     archives += [cached("perf-tests", "perf-tests.cpio")] if options.perf_tests else []
     kernel = find_kernel(options.kernel)
-    if module := find_module(options.driver, options.kernel):
+    if module := find_module(options.driver, options.kernel, options.mode):
         files.append((module, MODULE))
     if options.add_kernel:
         files.append((kernel, "/boot/vmlinux"))

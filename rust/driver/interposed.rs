@@ -3,13 +3,14 @@
 //! The `ebb` mode: the driver that is built into the kernel keeps the PMU and serves regular
 //! events, this driver serves EBB events.
 //!
-//! So it needs nothing of the kernel that an unpatched one does not export. `rust/perf` decides
-//! which driver has the PMU of a CPU (`ownership.rs` there). This driver keeps it when the last EBB
-//! event leaves, so a program that returns finds it as it left it, as in `full` mode: frozen and
-//! closed to programs. When the built-in driver adds an event, the PMU is cleared and given back.
+//! So this mode needs only what a kernel without patches exports. `rust/perf/ownership.rs` decides
+//! which driver has the PMU of a CPU. This driver keeps the PMU after the last EBB event was
+//! deleted, so a program that is scheduled in again finds it in the same state as in `full` mode.
+//! Until then the PMU is frozen and closed to programs. When the built-in driver adds an event, the
+//! PMU is cleared and given back.
 //!
-//! PMIs stay the built-in driver's, as no alert raises one under EBE. In QEMU, where some do, this
-//! driver handles those of the CPUs whose PMU it has.
+//! The built-in driver handles PMIs, because no alert raises a PMI under EBE. In QEMU some alerts
+//! do, and this driver handles those of the CPUs whose PMU it has.
 
 use super::{
     cpu_state::{
@@ -36,12 +37,13 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The name of the built-in driver's handler of PMIs.
+/// Name of the built-in driver's handler of PMIs.
 const BUILT_IN_HANDLER: &CStr = c"perf_event_interrupt";
 
-/// Serves EBB events: from when it is made until it is dropped.
+/// The driver in `ebb` mode, which serves EBB events until the value is dropped.
 pub(crate) struct Interposed {
-    // Fields are dropped in this order. Without EBB events no PMI is this driver's.
+    // Fields are dropped in this order. There are no EBB events any more, so no PMI is for this
+    // driver.
     _exec: ExecWatch<ResetOnExec>,
     _interrupt: Option<SharedInterrupt>,
     _interposition: Interposition<Arc<Driver>>,
@@ -52,9 +54,9 @@ pub(crate) struct Interposed {
 impl Interposed {
     /// Begins to serve EBB events.
     ///
-    /// Fails with `EOPNOTSUPP` where the kernel is the hypervisor: KVM may leave a guest's
-    /// registers on a PMU there, and the model shows an EBB that no program asked for.
-    /// Otherwise fails as [`Takeover::new`](super::Takeover::new) does.
+    /// Fails with `EOPNOTSUPP` if the kernel is the hypervisor: KVM may leave a guest's registers
+    /// on a PMU there, and the model shows an EBB that no program asked for. Otherwise fails like
+    /// [`Takeover::new`](super::Takeover::new).
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
         let Parts {
             model,
@@ -77,9 +79,9 @@ impl Interposed {
         let interrupt = if driver.emulator().may_raise_pmi_under_ebe() {
             let near = built_in.function().ok_or(EBUSY).inspect_err(log)?;
             let name = BUILT_IN_HANDLER;
-            // `built_in` is an event of the built-in driver, which has the PMU reserved with this
-            // handler. `driver`, which `interposition` keeps, has a reservation without users.
-            // SAFETY: So both drivers are as asked for. They are dropped later.
+            // SAFETY: `built_in` is an event of the built-in driver, so that driver has the PMU
+            // reserved with this handler. `driver`, which `interposition` keeps, has a reservation
+            // without users. Both are dropped later.
             let shared = unsafe { SharedInterrupt::new::<PmiHandler>(permit, name, near) };
             Some(shared.inspect_err(|e| {
                 pr_err!("no EBBs in QEMU without {name:?} ({e:?}): CONFIG_KALLSYMS?\n");
@@ -87,7 +89,8 @@ impl Interposed {
         } else {
             None
         };
-        // Must be last: an EBB event keeps the module, which must not fail to load then.
+        // Must be last: from here on an EBB event may hold a reference to the module, and then
+        // loading it must not fail.
         // SAFETY: This module drops the result before it is unloaded, and `built_in` later.
         let interposition =
             unsafe { Interposition::new(&built_in, cpus, Ok(driver)) }.inspect_err(log)?;
@@ -103,15 +106,13 @@ impl Interposed {
     }
 }
 
-/// Prepares for a PMU that the built-in driver has used: nothing known of its registers holds.
-/// Implements [`crate::perf::SharedPmu::acquired`].
+/// Prepares for a PMU that the built-in driver has used, so that the cached values of its registers
+/// are wrong. The BHRB, too, may have branches of other programs, but it is cleared for each EBB
+/// event that is added. Implements [`crate::perf::SharedPmu::acquired`].
 pub(super) fn acquired(this_cpu: &ExclusiveCpu) {
-    // The built-in driver takes this back when its last event leaves.
+    // The built-in driver clears this when its last event is deleted.
     local_pmu(this_cpu.irqs_off()).set_in_use();
-    let state = this_cpu.state();
-    state.cache.forget();
-    // Those of other programs.
-    state.stale_branches.set(true);
+    this_cpu.state().cache.forget();
 }
 
 /// Clears the PMU and leaves it to the built-in driver.
@@ -119,7 +120,7 @@ pub(super) fn acquired(this_cpu: &ExclusiveCpu) {
 pub(super) fn released(driver: &Driver, this_cpu: &ExclusiveCpu) {
     let local = local_pmu(this_cpu.irqs_off());
     if driver.hotplug.test_and_clear_came_up(this_cpu.id()) {
-        // No register may be used before.
+        // Registers may be accessed only after this.
         local.turn_on(driver.is_v31());
     }
     local.give_back(driver.register_set);

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A driver that serves some events of a PMU which another driver has registered, and keeps.
+//! A driver that serves some events of a PMU that another driver has registered and keeps.
 //!
-//! The PMU stays registered: its events, its files in sysfs and all that perf core does for it are
-//! as before. Only the callbacks that schedule events are replaced in the other driver's
-//! `struct pmu`, which perf core calls through. Each replacement calls the driver that has the
-//! event, or the PMU of the CPU ([`Ownership`](super::ownership::Ownership)):
+//! The PMU stays registered: its events, its files in sysfs and perf core's work for it are as
+//! before. Only the callbacks that schedule events are replaced in the other driver's `struct pmu`,
+//! from which perf core reads them at each call. Each replacement calls the driver that has the
+//! event, or the driver that has the PMU of the CPU ([`Ownership`](super::ownership::Ownership)):
 //!
-//! | callback | goes to |
+//! | callback | driver that is called |
 //! |---|---|
-//! | `event_init` | the driver of the group's leader, or by [`SharedPmu::wants`] |
+//! | `event_init` | the driver of the group's leader; for a leader, [`SharedPmu::wants`] decides |
 //! | `add`, `del` | the driver that accepted the event |
 //! | `pmu_enable`, `pmu_disable`, transactions | the driver that has the CPU's PMU |
 //! | all others | the other driver (see [`SharedPmu`]) |
 //!
-//! Events of the interposed driver are those with data of a driver's own (`pmu_private`), which the
-//! other driver gives none of its events. Events that were open before stay the other driver's.
+//! An event belongs to the interposed driver if it has data of a driver (`pmu_private`): the other
+//! driver gives its events none. Events that were open before stay with the other driver.
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h), `struct pmu`
 
@@ -28,7 +28,8 @@ use super::{
     },
     ownership::{
         Drivers,
-        Owner, //
+        Owner,
+        Ownership, //
     },
     pmu::{
         Exclusive,
@@ -55,7 +56,10 @@ use core::{
     }, //
 };
 use kernel::{
-    error::to_result,
+    error::{
+        from_result,
+        to_result, //
+    },
     prelude::*,
     sync::Arc,
     time::{
@@ -78,13 +82,14 @@ struct Callbacks {
 }
 
 impl Callbacks {
-    /// Reads the callbacks of `pmu`. `None` if it lacks one.
+    /// Reads the callbacks of `pmu`. Returns `None` if it lacks one of them.
     ///
     /// # Safety
     ///
-    /// `pmu` must be valid, and none of its callbacks change.
+    /// `pmu` must be valid, and its callbacks must not change in the meantime.
     unsafe fn of(pmu: *mut bindings::pmu) -> Option<Self> {
-        // SAFETY: The caller guarantees it. Other fields may change, so no reference is made.
+        // SAFETY: The caller guarantees a valid `pmu`. Other fields may change, so no reference is
+        // made.
         unsafe {
             Some(Self {
                 event_init: (*pmu).event_init?,
@@ -99,14 +104,15 @@ impl Callbacks {
         }
     }
 
-    /// Replaces the callbacks of `pmu` by these.
+    /// Stores these callbacks in `pmu`.
     ///
     /// # Safety
     ///
-    /// `pmu` must be valid, and perf core must not call it in the meantime, except `event_init`.
-    /// Others may store the same callbacks at the same time.
+    /// `pmu` must be valid, and perf core must call none of its callbacks in the meantime, except
+    /// `event_init`. Other CPUs may store the same callbacks at the same time.
     unsafe fn store(&self, pmu: *mut bindings::pmu) {
-        // SAFETY: The caller guarantees it. Each is a single store of a pointer.
+        // SAFETY: The caller guarantees a valid `pmu` whose callbacks are not called. Each store is
+        // a single store of a pointer.
         unsafe {
             (&raw mut (*pmu).event_init).write_volatile(Some(self.event_init));
             (&raw mut (*pmu).pmu_enable).write_volatile(Some(self.pmu_enable));
@@ -120,30 +126,31 @@ impl Callbacks {
     }
 }
 
-/// The [`Interposed`] that the callbacks find: null, or the one of the [`Interposition`] that there
-/// is. The kernel crate's atomics are function calls.
+/// The [`Interposed`] of the only [`Interposition`], for the callbacks; null if there is none. This
+/// is not the kernel crate's atomic, because that is a function call.
 static INTERPOSED: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// An interposed driver, and the one beside it.
+/// The interposed driver, and the callbacks of the other driver.
 #[pin_data]
 struct Interposed<T: SharedPmu> {
     /// The other driver's PMU.
     pmu: NonNull<bindings::pmu>,
     /// The other driver's callbacks.
     other: Callbacks,
-    /// The calls of `event_init` that began, and those that ended.
+    /// Number of calls of `event_init` that began.
     begun: AtomicUsize,
+    /// Number of calls of `event_init` that ended.
     ended: AtomicUsize,
     #[pin]
     bound: Bound<T>,
 }
 
-// SAFETY: A `struct pmu` is not bound to a thread; the rest is `Send` and `Sync`.
+// SAFETY: A `struct pmu` is not bound to a thread. The other fields are `Sync`.
 unsafe impl<T: SharedPmu> Sync for Interposed<T> {}
-// SAFETY: As above.
+// SAFETY: A `struct pmu` is not bound to a thread. The other fields are `Send`.
 unsafe impl<T: SharedPmu> Send for Interposed<T> {}
 
-/// The PMU is the other driver's.
+/// Finds the driver behind the other driver's PMU.
 impl<T: SharedPmu> Locate<T> for Interposed<T> {
     const HAS_EVERY_EVENT: bool = false;
 
@@ -170,8 +177,9 @@ impl<T: SharedPmu> Drivers for OnCpu<'_, T> {
     fn has_events(&self, driver: Owner) -> bool {
         match driver {
             Owner::Interposed => self.cpu.slots().len() > 0,
-            // The interposed driver has none on this PMU, so perf core's number is the other's.
-            // SAFETY: The PMU is registered. Interrupts are off, as the CPU is lent.
+            // The interposed driver has no events on this PMU, so perf core's number counts those
+            // of the other driver.
+            // SAFETY: The PMU is registered. Interrupts are off by the invariants of `cpu`.
             Owner::Registered => unsafe {
                 bindings::ebb_perf_events_on_cpu(self.interposed.pmu.as_ptr()) > 0
             },
@@ -181,7 +189,8 @@ impl<T: SharedPmu> Drivers for OnCpu<'_, T> {
     fn start_txn(&self, driver: Owner) {
         match driver {
             Owner::Interposed => self.driver().start_txn(self.cpu, Transaction::Add),
-            // SAFETY: As perf core does, which has disabled the PMU and has a transaction open.
+            // SAFETY: perf core has disabled the PMU and opened a transaction. So it is as if perf
+            // core called the other driver.
             Owner::Registered => unsafe {
                 let add = bindings::PERF_PMU_TXN_ADD;
                 (self.interposed.other.start_txn)(self.interposed.pmu.as_ptr(), add);
@@ -192,7 +201,8 @@ impl<T: SharedPmu> Drivers for OnCpu<'_, T> {
     fn cancel_txn(&self, driver: Owner) {
         match driver {
             Owner::Interposed => self.driver().cancel_txn(self.cpu),
-            // SAFETY: As perf core does. Its transaction is open, without an event.
+            // SAFETY: The other driver has a transaction open, without an event. perf core may
+            // cancel that.
             Owner::Registered => unsafe {
                 (self.interposed.other.cancel_txn)(self.interposed.pmu.as_ptr());
             },
@@ -202,7 +212,8 @@ impl<T: SharedPmu> Drivers for OnCpu<'_, T> {
     fn release(&self, driver: Owner) {
         match driver {
             Owner::Interposed => self.driver().released(self.cpu),
-            // perf core has disabled the PMU, which has none of its events.
+            // Nothing is to be done: perf core has disabled the PMU, and this driver has no events
+            // on it.
             Owner::Registered => {}
         }
     }
@@ -210,8 +221,9 @@ impl<T: SharedPmu> Drivers for OnCpu<'_, T> {
     fn acquire(&self, driver: Owner) {
         match driver {
             Owner::Interposed => self.driver().acquired(self.cpu),
-            // SAFETY: As perf core does. The driver has missed it if the CPU came up while the
-            // interposed driver had the PMU.
+            // perf core did not call this if the CPU came up while the interposed driver had the
+            // PMU, and the other driver starts a PMU only after it has disabled it.
+            // SAFETY: Interrupts are off, and perf core has disabled the PMU.
             Owner::Registered => unsafe {
                 (self.interposed.other.pmu_disable)(self.interposed.pmu.as_ptr());
             },
@@ -219,29 +231,19 @@ impl<T: SharedPmu> Drivers for OnCpu<'_, T> {
     }
 }
 
-/// Whether an event is the interposed driver's.
+/// Returns the driver of an event.
 ///
 /// # Safety
 ///
-/// `event` must be live and of the PMU.
-#[inline]
-unsafe fn is_interposed(event: *mut bindings::perf_event) -> bool {
-    // SAFETY: The caller guarantees it. The field changes in `event_init` and `destroy` only.
-    unsafe { !(*event).pmu_private.is_null() }
-}
-
-/// The driver of an event.
-///
-/// # Safety
-///
-/// As for [`is_interposed`].
+/// `event` must be a live event of the PMU.
 #[inline]
 unsafe fn driver_of(event: *mut bindings::perf_event) -> Owner {
-    // SAFETY: The caller guarantees it.
-    if unsafe { is_interposed(event) } {
-        Owner::Interposed
-    } else {
+    // SAFETY: The caller guarantees a live event. The field changes in `event_init` and `destroy`
+    // only.
+    if unsafe { (*event).pmu_private.is_null() } {
         Owner::Registered
+    } else {
+        Owner::Interposed
     }
 }
 
@@ -272,36 +274,63 @@ impl<T: SharedPmu> Interposed<T> {
         }? Error)
     }
 
-    /// The one that there is.
+    /// Returns the value for the callbacks.
     ///
     /// # Safety
     ///
-    /// The caller must be one of [`Interposed::CALLBACKS`] or be called by one, or by `destroy`.
+    /// The caller must be one of [`Interposed::CALLBACKS`] or `destroy`, or be called by one of
+    /// them.
     #[inline]
     unsafe fn get<'a>() -> &'a Self {
-        // SAFETY: `INTERPOSED` is set before perf core has the callbacks, and reset when it calls
-        // them no more. It is of this type, as the callbacks are.
+        // SAFETY: `INTERPOSED` is set before perf core gets the callbacks, and reset after the last
+        // call. It has the type of the callbacks.
         unsafe { &*INTERPOSED.load(Relaxed).cast() }
     }
 
-    /// The driver that has the PMU of the CPU that this runs on.
+    /// Calls `f` with the state that shows which driver has the PMU of the current CPU.
+    ///
+    /// # Safety
+    ///
+    /// Interrupts must be off.
+    #[inline]
+    unsafe fn with_ownership<R>(&self, f: impl FnOnce(&Ownership) -> R) -> R {
+        // SAFETY: The caller guarantees that interrupts are off.
+        unsafe { self.bound.cpus().with_this_cpu(|cpu| f(cpu.ownership())) }
+    }
+
+    /// Returns the driver that has the PMU of the current CPU.
     ///
     /// # Safety
     ///
     /// Interrupts must be off.
     #[inline]
     unsafe fn owner(&self) -> Owner {
-        let owner = |cpu: &super::pmu::Shared<T>| cpu.ownership().owner();
-        // SAFETY: The caller guarantees it.
-        unsafe { self.bound.cpus().with_this_cpu(owner) }
+        // SAFETY: The caller guarantees that interrupts are off.
+        unsafe { self.with_ownership(Ownership::owner) }
     }
 
-    /// Gives the PMU of the CPU that this runs on to `driver`.
+    /// Records whether a transaction that adds events is open on the current CPU. Returns the
+    /// driver that has the CPU's PMU.
     ///
     /// # Safety
     ///
-    /// Interrupts must be off and the PMU disabled, and no callback that schedules events be under
-    /// way in the interposed driver.
+    /// Interrupts must be off.
+    #[inline]
+    unsafe fn set_adding(&self, is_adding: bool) -> Owner {
+        let set = |ownership: &Ownership| {
+            ownership.set_adding(is_adding);
+            ownership.owner()
+        };
+        // SAFETY: The caller guarantees that interrupts are off.
+        unsafe { self.with_ownership(set) }
+    }
+
+    /// Gives the PMU of the current CPU to `driver`. Fails like [`Ownership::hand_to`].
+    ///
+    /// # Safety
+    ///
+    /// Interrupts must be off, the PMU must be disabled, and the interposed driver must not be
+    /// executing a callback that schedules events.
     unsafe fn hand_to(&self, driver: Owner) -> Result {
         let hand_over = |cpu: &Exclusive<T>| {
             let drivers = OnCpu {
@@ -310,48 +339,50 @@ impl<T: SharedPmu> Interposed<T> {
             };
             cpu.ownership().hand_to(driver, &drivers)
         };
-        // SAFETY: The caller guarantees it.
+        // SAFETY: The caller guarantees that interrupts are off, and that no callback that
+        // schedules events has the CPU.
         unsafe { self.bound.cpus().with_exclusive_cpu(hand_over) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `event` is being opened for the PMU.
+    /// `event` must be an event that perf core is opening for the PMU.
     unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
         // SAFETY: This is one of the callbacks.
         let this = unsafe { Self::get() };
         this.begun.fetch_add(1, Acquire);
-        // SAFETY: The caller's guarantees are those asked for.
+        // SAFETY: The caller guarantees an event that is being opened.
         let result = unsafe { this.open(event) };
-        // Last use of `this`.
+        // Must be the last use of `this`, which may be freed from here on.
         this.ended.fetch_add(1, Release);
         result
     }
 
-    /// Opens an event, by the driver that it is for.
+    /// Opens an event at one of the drivers.
     ///
     /// # Safety
     ///
-    /// perf core's: `event` is being opened for the PMU.
+    /// `event` must be an event that perf core is opening for the PMU.
     unsafe fn open(&self, event: *mut bindings::perf_event) -> c_int {
         // SAFETY: The caller guarantees a live event. perf core holds its leader.
-        let is_ours = unsafe {
+        let is_interposed = unsafe {
             let leader = (*event).group_leader;
             if leader != event && (*leader).pmu == (*event).pmu {
-                is_interposed(leader)
+                driver_of(leader) == Owner::Interposed
             } else {
                 T::wants(PerfEvent::from_raw(event).attr())
             }
         };
-        // An event of the interposed driver keeps the module. As the module goes, the other driver
-        // opens all.
+        // Each event of the interposed driver holds a reference to the module. While the module is
+        // being removed, there is none to take, and the other driver opens the event.
         // SAFETY: The function has no precondition.
-        if !is_ours || !unsafe { bindings::ebb_perf_module_get() } {
-            // SAFETY: As perf core does.
+        if !is_interposed || !unsafe { bindings::ebb_perf_module_get() } {
+            // SAFETY: The caller guarantees an event that is being opened for the other driver's
+            // PMU.
             return unsafe { (self.other.event_init)(event) };
         }
-        // SAFETY: The caller's guarantees are those asked for. The event is accepted, if it is, as
-        // one of the interposed driver, and `destroy` gives the module back.
+        // SAFETY: The caller guarantees an event that is being opened. If it is accepted, `destroy`
+        // drops the reference to the module.
         unsafe {
             let result = VTable::<T, Self>::event_init(event);
             if result == 0 {
@@ -365,10 +396,10 @@ impl<T: SharedPmu> Interposed<T> {
 
     /// # Safety
     ///
-    /// perf core's: the interposed driver accepted `event`, which is on no CPU any more.
+    /// `event` must be an event that the interposed driver accepted and that is on no CPU any more.
     unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
-        // SAFETY: The caller's guarantees are those asked for. `open` took the reference. A module
-        // that goes waits until this has returned, see `Interposition::drop`.
+        // SAFETY: The caller guarantees such an event, for which `open` took the reference. The
+        // module is not unloaded before this has returned, see `Interposition::drop`.
         unsafe {
             VTable::<T, Self>::destroy(event);
             bindings::ebb_perf_module_put();
@@ -377,11 +408,10 @@ impl<T: SharedPmu> Interposed<T> {
 
     /// # Safety
     ///
-    /// perf core's: interrupts are off.
+    /// Interrupts must be off. While the interposed driver has the PMU, the caller must not be in
+    /// another callback that schedules events.
     unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
-        // SAFETY: This is one of the callbacks; the caller's guarantees are those asked for. While
-        // the interposed driver has the PMU, perf core calls no such callback in the middle of
-        // another.
+        // SAFETY: This is one of the callbacks. The caller guarantees what both drivers require.
         unsafe {
             let this = Self::get();
             match this.owner() {
@@ -393,9 +423,10 @@ impl<T: SharedPmu> Interposed<T> {
 
     /// # Safety
     ///
-    /// perf core's: interrupts are off.
+    /// Interrupts must be off. While the interposed driver has the PMU, the caller must not be in
+    /// another callback that schedules events.
     unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
-        // SAFETY: As for `pmu_enable`.
+        // SAFETY: This is one of the callbacks. The caller guarantees what both drivers require.
         unsafe {
             let this = Self::get();
             match this.owner() {
@@ -407,17 +438,15 @@ impl<T: SharedPmu> Interposed<T> {
 
     /// # Safety
     ///
-    /// perf core's: `event` is live until the matching `del`, interrupts are off, the PMU is
-    /// disabled, no such callback is under way.
+    /// `event` must be live until the matching `del`. Interrupts must be off, and the PMU must be
+    /// disabled. The caller must not be in another callback that schedules events.
     unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
-        // SAFETY: This is one of the callbacks; the caller's guarantees are those asked for.
+        // SAFETY: This is one of the callbacks. The caller guarantees what both drivers require.
         unsafe {
             let this = Self::get();
             let driver = driver_of(event);
             if this.owner() != driver {
-                if let Err(error) = this.hand_to(driver) {
-                    return error.to_errno();
-                }
+                return this.add_to_new_owner(driver, event, flags);
             }
             match driver {
                 Owner::Interposed => VTable::<T, Self>::add(event, flags),
@@ -426,12 +455,38 @@ impl<T: SharedPmu> Interposed<T> {
         }
     }
 
+    /// Gives the PMU of the current CPU to `driver`, and adds an event of that driver.
+    ///
     /// # Safety
     ///
-    /// perf core's: `event` was added on this CPU, interrupts are off, the PMU is disabled, no such
-    /// callback is under way.
+    /// The caller must guarantee the same as for the callback `add`.
+    #[cold] // Saves 9 of 42 instructions that `add` takes for an event of another driver.
+    unsafe fn add_to_new_owner(
+        &self,
+        driver: Owner,
+        event: *mut bindings::perf_event,
+        flags: c_int,
+    ) -> c_int {
+        // SAFETY: The caller guarantees that interrupts are off, that the PMU is disabled, and that
+        // no other callback is being executed.
+        if let Err(error) = unsafe { self.hand_to(driver) } {
+            return error.to_errno();
+        }
+        // SAFETY: The caller guarantees what both drivers require.
+        unsafe {
+            match driver {
+                Owner::Interposed => VTable::<T, Self>::add(event, flags),
+                Owner::Registered => (self.other.add)(event, flags),
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `event` must have been added on this CPU. Interrupts must be off, and the PMU must be
+    /// disabled. The caller must not be in another callback that schedules events.
     unsafe extern "C" fn del(event: *mut bindings::perf_event, flags: c_int) {
-        // SAFETY: This is one of the callbacks; the caller's guarantees are those asked for.
+        // SAFETY: This is one of the callbacks. The caller guarantees what both drivers require.
         unsafe {
             match driver_of(event) {
                 Owner::Interposed => VTable::<T, Self>::del(event, flags),
@@ -442,13 +497,12 @@ impl<T: SharedPmu> Interposed<T> {
 
     /// # Safety
     ///
-    /// perf core's: interrupts are off, no such callback is under way.
+    /// Interrupts must be off. The caller must not be in another callback that schedules events.
     unsafe extern "C" fn start_txn(pmu: *mut bindings::pmu, flags: c_uint) {
-        // SAFETY: This is one of the callbacks; the caller's guarantees are those asked for.
+        // SAFETY: This is one of the callbacks. The caller guarantees what both drivers require.
         unsafe {
             let this = Self::get();
-            this.set_adding(flags & bindings::PERF_PMU_TXN_ADD != 0);
-            match this.owner() {
+            match this.set_adding(flags & bindings::PERF_PMU_TXN_ADD != 0) {
                 Owner::Interposed => VTable::<T, Self>::start_txn(pmu, flags),
                 Owner::Registered => (this.other.start_txn)(pmu, flags),
             }
@@ -457,14 +511,13 @@ impl<T: SharedPmu> Interposed<T> {
 
     /// # Safety
     ///
-    /// perf core's: interrupts are off, no such callback is under way.
+    /// Interrupts must be off. The caller must not be in another callback that schedules events.
     unsafe extern "C" fn commit_txn(pmu: *mut bindings::pmu) -> c_int {
-        // SAFETY: This is one of the callbacks; the caller's guarantees are those asked for.
+        // SAFETY: This is one of the callbacks. The caller guarantees what both drivers require.
         unsafe {
             let this = Self::get();
-            // If it fails, perf core adds nothing before `cancel_txn`.
-            this.set_adding(false);
-            match this.owner() {
+            // If this fails, perf core adds no event before it calls `cancel_txn`.
+            match this.set_adding(false) {
                 Owner::Interposed => VTable::<T, Self>::commit_txn(pmu),
                 Owner::Registered => (this.other.commit_txn)(pmu),
             }
@@ -473,69 +526,56 @@ impl<T: SharedPmu> Interposed<T> {
 
     /// # Safety
     ///
-    /// perf core's: interrupts are off, no such callback is under way.
+    /// Interrupts must be off. The caller must not be in another callback that schedules events.
     unsafe extern "C" fn cancel_txn(pmu: *mut bindings::pmu) {
-        // SAFETY: This is one of the callbacks; the caller's guarantees are those asked for.
+        // SAFETY: This is one of the callbacks. The caller guarantees what both drivers require.
         unsafe {
             let this = Self::get();
-            this.set_adding(false);
-            match this.owner() {
+            match this.set_adding(false) {
                 Owner::Interposed => VTable::<T, Self>::cancel_txn(pmu),
                 Owner::Registered => (this.other.cancel_txn)(pmu),
             }
         }
     }
 
-    /// Notes whether a transaction that adds events is open on the CPU that this runs on.
-    ///
-    /// # Safety
-    ///
-    /// Interrupts must be off.
-    #[inline]
-    unsafe fn set_adding(&self, is_adding: bool) {
-        let set = |cpu: &super::pmu::Shared<T>| cpu.ownership().set_adding(is_adding);
-        // SAFETY: The caller guarantees it.
-        unsafe { self.bound.cpus().with_this_cpu(set) };
-    }
-
-    /// Called on all CPUs at a time, with interrupts off.
+    /// Stores the replacements. `stop_machine()` calls this on all CPUs at the same time, with
+    /// interrupts off.
     ///
     /// # Safety
     ///
     /// `this` must be an [`Interposed<T>`], in `INTERPOSED`.
     unsafe extern "C" fn install(this: *mut c_void) -> c_int {
-        // SAFETY: The caller guarantees it. perf core calls nothing, see `Interposition::new`.
+        // SAFETY: The caller guarantees the type. perf core calls no callback but `event_init`, see
+        // `Interposition::new`.
         unsafe { Self::CALLBACKS.store((*this.cast::<Self>()).pmu.as_ptr()) };
         0
     }
 
-    /// Called on all CPUs at a time, with interrupts off.
+    /// Gives the PMU of the current CPU back to the other driver, and stores that driver's
+    /// callbacks. `stop_machine()` calls this on all CPUs at the same time, with interrupts off.
     ///
     /// # Safety
     ///
-    /// As for [`Interposed::install`]. The interposed driver has no events.
+    /// `this` must be an [`Interposed<T>`], in `INTERPOSED`. The interposed driver must have no
+    /// events.
     unsafe extern "C" fn remove(this: *mut c_void) -> c_int {
-        // SAFETY: The caller guarantees it.
+        // SAFETY: The caller guarantees the type.
         let this = unsafe { &*this.cast::<Self>() };
-        // SAFETY: No callback is under way, see `Interposition::new`. If the interposed driver has
-        // the PMU, that is frozen, as it has no events; only then this does anything.
+        // SAFETY: No callback but `event_init` is being executed, see `Interposition::new`. If the
+        // interposed driver has the PMU, the PMU is frozen, because the driver has no events.
         let given = unsafe { this.hand_to(Owner::Registered) };
-        // SAFETY: As for `install`.
+        // SAFETY: No callback but `event_init` is being executed, see `Interposition::new`.
         unsafe { this.other.store(this.pmu.as_ptr()) };
-        from_result_of(given)
+        from_result(|| given.map(|()| 0))
     }
 }
 
-/// The errno of a result.
-fn from_result_of(result: Result) -> c_int {
-    result.map_or_else(|error| error.to_errno(), |()| 0)
-}
-
-/// A driver that serves some events of another driver's PMU while the value lives.
+/// An interposed driver, which serves some events of another driver's PMU until the value is
+/// dropped.
 ///
 /// # Invariants
 ///
-/// `interposed` is in `INTERPOSED`, and its callbacks are those of its PMU.
+/// `INTERPOSED` points to `interposed`, and its PMU has the callbacks of `Interposed<T>`.
 pub(crate) struct Interposition<T: SharedPmu> {
     interposed: Pin<KBox<Interposed<T>>>,
 }
@@ -543,20 +583,22 @@ pub(crate) struct Interposition<T: SharedPmu> {
 impl<T: SharedPmu> Interposition<T> {
     /// Interposes `driver` at the PMU of `built_in`.
     ///
-    /// Fails with `EBUSY` if that PMU may go, if it is not the core PMU (`PERF_TYPE_RAW`), or if
-    /// there is an interposition already, with `ENOMEM`, and as `driver` does.
+    /// Fails with `EBUSY` if that PMU may be unregistered, if it is not the core PMU
+    /// (`PERF_TYPE_RAW`), or if there is an interposition already. Also fails with `ENOMEM`, and
+    /// like `driver`.
     ///
     /// # Safety
     ///
-    /// The caller must be in the module that `T` is part of, and must drop the value before that is
-    /// unloaded: perf core calls `T` until then. It must drop `built_in` later than the value.
+    /// The caller must be in the module that contains `T`, and must drop the value before that
+    /// module is unloaded, because perf core calls `T` until then. It must drop `built_in` later
+    /// than the value.
     pub(crate) unsafe fn new(
         built_in: &BuiltInPmu,
         cpus: Arc<CpuContexts<T::Shared, T::Exclusive, T::EventData>>,
         driver: impl PinInit<T, Error>,
     ) -> Result<Self> {
         let pmu = built_in.core_pmu().ok_or(EBUSY)?;
-        // SAFETY: `built_in` keeps the PMU. Nothing but this module changes its callbacks.
+        // SAFETY: `built_in` keeps the PMU registered. Only this module changes its callbacks.
         let other = unsafe { Callbacks::of(pmu.as_ptr()) }.ok_or(EBUSY)?;
         let bound = Bound::new(cpus, driver);
         let interposed = KBox::pin_init(Interposed::new(pmu, other, bound), GFP_KERNEL)?;
@@ -564,16 +606,16 @@ impl<T: SharedPmu> Interposition<T> {
         INTERPOSED
             .compare_exchange(null_mut(), this, Release, Relaxed)
             .map_err(|_| EBUSY)?;
-        // With all CPUs stopped and their interrupts off no callback but `event_init` is under way:
-        // the others run with interrupts off, and a thread that stops a CPU interrupts none. Events
-        // of the other driver may be on the PMUs, as events of CPUs are.
+        // While all CPUs are stopped, no callback but `event_init` is being executed: perf core
+        // calls the others with interrupts off, so a thread that stops a CPU cannot preempt them.
+        // Events of the other driver may be on the PMUs, such as events that follow a CPU.
         // SAFETY: `install` may be called with `this`, which lives until `drop`.
         let stored = unsafe { bindings::ebb_perf_stop_cpus(Some(Interposed::<T>::install), this) };
         if let Err(error) = to_result(stored) {
             INTERPOSED.store(null_mut(), Release);
             return Err(error);
         }
-        // INVARIANT: Stored just now.
+        // INVARIANT: `INTERPOSED` and the callbacks were stored just now.
         Ok(Self { interposed })
     }
 }
@@ -581,15 +623,17 @@ impl<T: SharedPmu> Interposition<T> {
 impl<T: SharedPmu> Drop for Interposition<T> {
     fn drop(&mut self) {
         let this = (&raw const *self.interposed).cast_mut().cast::<c_void>();
-        // SAFETY: By the type invariants. An open event of `T` keeps the module.
+        // SAFETY: By the type invariants `INTERPOSED` is `this`. `T` has no open event, because
+        // each holds a reference to the module.
         let removed = unsafe { bindings::ebb_perf_stop_cpus(Some(Interposed::<T>::remove), this) };
         if removed != 0 {
-            pr_err!("events are on a PMU that goes back to its driver ({removed})\n");
+            pr_err!("events were on a PMU that its driver got back ({removed})\n");
         }
-        // perf core's pointers lead here no more, but tasks may be on their way: into `event_init`,
-        // in it, where they may sleep, or out of it or of `destroy`. On the way in and out they do
-        // not sleep, so a grace period of RCU tasks ends only when all are past that. It is enough
-        // if no call is under way when it starts and none begins until it ends.
+        // perf core has no pointers to this code any more. But a task may have read the pointer to
+        // `event_init` before and not have entered the function, may be in it, where it may sleep,
+        // or may be returning from it or from `destroy`. While tasks enter and return they do not
+        // sleep, so a grace period of RCU tasks waits for them. That suffices if no call is in
+        // progress when the grace period starts, and none begins before it ends.
         let Interposed { begun, ended, .. } = &*self.interposed;
         loop {
             let (done, all) = (ended.load(Acquire), begun.load(Acquire));
@@ -598,7 +642,8 @@ impl<T: SharedPmu> Drop for Interposition<T> {
             if done == all && begun.load(Acquire) == all {
                 break;
             }
-            // A task that was on its way in has begun by now, so this is passed once.
+            // A task that had read the pointer has begun its call by now, so this loop is executed
+            // at most once more.
             while ended.load(Acquire) != begun.load(Acquire) {
                 fsleep(Delta::from_millis(1));
             }

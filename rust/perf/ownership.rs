@@ -2,9 +2,10 @@
 
 //! Which of two drivers has a CPU's PMU, if each serves some of its events.
 //!
-//! At any time one driver has the PMU of a CPU, and it alone touches the registers. A driver keeps
-//! the PMU when its last event leaves, so that a task which returns finds it as it left it. The
-//! other driver gets it with its first event, and never while there are events of the first.
+//! At any time one driver has the PMU of a CPU, and only that driver accesses the registers. A
+//! driver keeps the PMU after its last event was deleted, so that a task which is scheduled in
+//! again finds the PMU in the state in which it left it. The other driver gets the PMU with its
+//! first event, but never while the first driver has events there.
 
 use super::PmiCell;
 use kernel::prelude::*;
@@ -12,14 +13,14 @@ use kernel::prelude::*;
 /// A driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// The driver whose PMU perf core knows.
+    /// The driver that registered the PMU.
     Registered,
     /// The driver that interposed itself.
     Interposed,
 }
 
-/// The drivers, on the current CPU, as far as a PMU that changes hands concerns them. perf core has
-/// disabled the PMU.
+/// The operations of both drivers that [`Ownership::hand_to`] needs, on the current CPU. perf core
+/// has disabled the PMU.
 pub(super) trait Drivers {
     /// Whether the driver has an event on the PMU.
     fn has_events(&self, driver: Owner) -> bool;
@@ -27,21 +28,21 @@ pub(super) trait Drivers {
     /// Opens a transaction of the driver that adds events.
     fn start_txn(&self, driver: Owner);
 
-    /// Gives up the open transaction of the driver, in which it added no event.
+    /// Cancels the open transaction of the driver, in which it added no event.
     fn cancel_txn(&self, driver: Owner);
 
-    /// The driver gives the PMU up: nothing of its programs stays in the registers.
+    /// Takes the PMU from the driver, which leaves no values of programs in the registers.
     fn release(&self, driver: Owner);
 
-    /// The driver gets the PMU, whose registers hold anything. It is frozen.
+    /// Gives the driver the PMU, which is frozen and has arbitrary values in its registers.
     fn acquire(&self, driver: Owner);
 }
 
-/// Which driver has the PMU of a CPU. The registered one at first.
+/// Which driver has the PMU of a CPU: at first the registered one.
 #[derive(Default)]
 pub(super) struct Ownership {
     is_interposed: PmiCell<bool>,
-    /// A transaction that adds events is open, at the owner.
+    /// Whether the owner has a transaction open that adds events.
     is_adding: PmiCell<bool>,
 }
 
@@ -56,16 +57,16 @@ impl Ownership {
         }
     }
 
-    /// Notes whether a transaction that adds events is open.
+    /// Records whether a transaction that adds events is open.
     #[inline]
     pub(super) fn set_adding(&self, is_adding: bool) {
         self.is_adding.set(is_adding);
     }
 
-    /// Gives the PMU to `driver`, which it may have already. Fails with `EAGAIN` while the other
-    /// driver has events on it.
+    /// Gives the PMU to `driver`; does nothing if that driver has it. Fails with `EAGAIN` while the
+    /// other driver has events on it.
     ///
-    /// This is the only place where a PMU changes hands.
+    /// Only this function changes the owner.
     pub(super) fn hand_to(&self, driver: Owner, drivers: &impl Drivers) -> Result {
         let owner = self.owner();
         if owner == driver {
@@ -74,8 +75,8 @@ impl Ownership {
         if drivers.has_events(owner) {
             return Err(EAGAIN);
         }
-        // perf core opens a transaction before it adds the group's first event, which decides
-        // whose group it is.
+        // perf core opens a transaction before it adds the group's first event, and only that event
+        // shows which driver has the group.
         let is_adding = self.is_adding.get();
         if is_adding {
             drivers.cancel_txn(owner);

@@ -36,6 +36,8 @@ struct Cpu {
     txn: Cell<c_uint>,
     /// Value of MMCR0 while its events run.
     mmcr0: Cell<u64>,
+    /// Value of MMCR1 for which the other driver has used the PMU.
+    others_mmcr1: Cell<u64>,
     /// Another driver has used the PMU since this driver last started it.
     is_others: Cell<bool>,
 }
@@ -98,6 +100,8 @@ pub fn prepare_cpu(cpu: u32) {
 pub fn others_run() {
     this_cpu(|cpu| {
         cpu.is_others.set(true);
+        let mmcr1 = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
+        cpu.others_mmcr1.set(mmcr1);
         let none = cpu.events.borrow().is_empty();
         ensure(none, || "both drivers have events on a PMU".into());
     });
@@ -137,7 +141,7 @@ fn is_v31() -> bool {
     with_machine(|machine| machine.kind.processor.isa() >= Isa::V31)
 }
 
-/// The events of a group that are this PMU's, by the leader.
+/// Returns whether an event asks for EBBs.
 unsafe fn is_ebb(event: *mut perf_event) -> bool {
     // SAFETY: The caller passes an event of perf core, which is alive during a callback.
     unsafe { (*event).attr.config & EBB != 0 }
@@ -214,7 +218,13 @@ unsafe extern "C" fn pmu_enable(_pmu: *mut pmu) {
     if this_cpu(|cpu| cpu.added.replace(false)) {
         // SAFETY: The function only writes the lppaca of this CPU.
         unsafe { ebb_pmu_ppc_set_pmu_inuse(true) };
-        mtspr(spr::MMCR1, random());
+        // Its events may be the ones that the other driver counted.
+        let mmcr1 = if random() & 1 == 0 {
+            random()
+        } else {
+            this_cpu(|cpu| cpu.others_mmcr1.get())
+        };
+        mtspr(spr::MMCR1, mmcr1);
         mtspr(spr::MMCR2, random() & !mmcr2::FREEZE);
         if is_v31() {
             mtspr(spr::MMCR3, random());

@@ -3,17 +3,22 @@
 //! Histories with the driver interposed: the module is removed and inserted under the events of the
 //! built-in driver.
 
-use super::{directed::NOBODY, *};
-use crate::history::MACHINE;
-use std::sync::PoisonError;
+use super::{
+    directed::{CYCLES, NOBODY, in_each},
+    *,
+};
 
 impl World {
-    /// Removes the module and inserts it again, beside the built-in driver. First it closes the EBB
-    /// events, which hold references to the module.
+    /// Removes the module and inserts it again, if it is interposed.
     pub(super) fn reload(&mut self) {
-        if !self.core.has_built_in() {
-            return;
+        if self.core.has_built_in() {
+            self.reload_after(|_| ());
         }
+    }
+
+    /// Closes the EBB events, which hold references to the module, and removes the module. Calls
+    /// `f`, and inserts the module again.
+    fn reload_after<R>(&mut self, f: impl FnOnce(&Self) -> R) -> R {
         for event in std::mem::take(&mut self.open) {
             self.core.close(&event);
         }
@@ -32,6 +37,7 @@ impl World {
         }
         self.core.run_on(entered);
         self.unload();
+        let result = f(self);
         self.module = Some(Module::load(true));
         for &(cpu, task) in &stopped {
             self.core.switch(cpu, task);
@@ -41,6 +47,17 @@ impl World {
             }
         }
         self.core.run_on(entered);
+        result
+    }
+
+    /// Opens an event of task 0 at the built-in driver while the module is removed.
+    fn open_before(&mut self, attr: perf_event_attr) -> Rc<Event> {
+        self.core.enter_kernel(0);
+        let opened = self.reload_after(|world| world.core.open(attr, (Some(0), None), None, None));
+        self.core.leave_kernel(0);
+        let event = opened.expect("an event of the built-in driver");
+        self.others.push(event.clone());
+        event
     }
 
     /// Removes the module.
@@ -97,13 +114,20 @@ fn interposed(processor: Processor) -> Kind {
 
 /// Runs a history, then `last`.
 fn run(history: &[Op], last: impl Fn(&World)) {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(interposed) {
-        let mut world = World::new(kind, false);
+    in_each(interposed, |world, _| {
         history.iter().for_each(|op| world.step(op));
-        last(&world);
-        world.end();
-    }
+        last(world);
+    });
+}
+
+/// Returns attributes of an EBB event that leads a group.
+fn ebb_leader() -> perf_event_attr {
+    let mut attr = World::attr(CODES[3].0 | EBB, 0);
+    attr.set_pinned(1);
+    attr.set_exclusive(1);
+    attr.set_exclude_kernel(1);
+    attr.set_exclude_hv(1);
+    attr
 }
 
 #[test]
@@ -111,7 +135,7 @@ fn an_event_of_the_other_driver_waits_until_the_program_is_gone() {
     let history = [
         Op::Switch(0, 0),
         Op::OpenEbb(0, 3),
-        Op::Open(1, super::directed::CYCLES),
+        Op::Open(1, CYCLES),
         Op::Run(0, 5, 1, 2),
         Op::Switch(0, 1),
         Op::Run(0, 5, 1, 2),
@@ -130,30 +154,94 @@ fn an_event_of_the_other_driver_waits_until_the_program_is_gone() {
 
 #[test]
 fn a_program_finds_its_registers_after_the_other_driver_had_the_pmu() {
-    let history = [
+    // The built-in driver may program the same event, so that MMCR1 is the same.
+    let mut history = vec![
         Op::Switch(0, 0),
         Op::OpenEbb(0, 3),
         Op::User(0, UserWrite::Counter(5, 40)),
         Op::User(0, UserWrite::Mmcr2(0b11)),
-        Op::Open(1, super::directed::CYCLES),
+        Op::Switch(0, NOBODY),
+        Op::Switch(0, 0),
+        Op::Open(1, CYCLES),
         Op::Switch(0, 1),
         Op::Run(0, 5, 1, 2),
-        Op::Reload,
-        Op::Switch(0, 0),
     ];
-    run(&history[..7], |_| {
+    run(&history, |_| {
         assert!(!built_in::is_others(0), "the built-in driver has the PMU");
     });
+    for _ in 0..4 {
+        let others = [Op::Switch(0, 1), Op::Run(0, 5, 1, 2)];
+        history.extend([Op::Switch(0, 0)].into_iter().chain(others));
+    }
+    history.push(Op::Switch(0, 0));
+    run(&history, |world| {
+        assert_eq!(
+            world.open[0].oncpu.get(),
+            Some(0),
+            "the program's event counts"
+        );
+    });
+}
+
+#[test]
+fn the_built_in_driver_disables_the_pmu_of_a_cpu_that_came_up() {
+    let mut history = vec![
+        Op::Switch(1, 0),
+        Op::OpenEbb(0, 3),
+        Op::Run(1, 5, 1, 2),
+        Op::Switch(1, NOBODY),
+        Op::Offline(1),
+        Op::Online(1),
+        Op::Open(1, CYCLES),
+    ];
+    // The built-in driver refuses some events.
+    for _ in 0..4 {
+        history.extend([Op::Switch(1, 1), Op::Run(1, 5, 1, 2), Op::Switch(1, NOBODY)]);
+    }
     run(&history, |_| {});
 }
 
 #[test]
+fn a_program_keeps_the_state_of_a_group_from_before() {
+    let ebb = ebb_leader();
+    let regular = World::attr(CODES[3].0, 0);
+    for (mut attr, used, is_kept) in [(ebb, 1, true), (ebb, 0, false), (regular, 1, false)] {
+        attr.set_disabled(1);
+        in_each(interposed, |world, kind| {
+            world.open_before(attr);
+            // SAFETY: The task exists, and no other thread changes it.
+            unsafe {
+                let thread = &raw mut (*world.core.task(0).raw()).thread;
+                ((*thread).used_ebb, (*thread).mmcr2) = (used, mmcr2::FCP0 as usize);
+            }
+            world.core.enter_kernel(0);
+            world.core.switch(0, Some(0));
+            let group = world.core.open(ebb, (Some(0), None), None, None);
+            let group = group.expect("an EBB event");
+            assert_eq!(group.oncpu.get(), Some(0), "the group counts");
+            let found = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR2)) & mmcr2::FCP0;
+            assert_eq!(found != 0, is_kept, "{kind:?}, used_ebb {used}: MMCR2");
+            world.core.close(&group);
+            world.core.leave_kernel(0);
+        });
+    }
+}
+
+#[test]
+fn members_of_a_group_from_before_go_to_the_built_in_driver() {
+    in_each(interposed, |world, _| {
+        let leader = world.open_before(ebb_leader());
+        let attr = World::attr(CODES[2].0 | EBB, 0);
+        let member = world.core.open(attr, (Some(0), None), Some(&leader), None);
+        let member = member.expect("a member of a group of the built-in driver");
+        assert!(!calls::is_module_used(), "the member is not this driver's");
+        world.others.push(member);
+    });
+}
+
+#[test]
 fn members_go_to_the_driver_of_their_leader() {
-    let history = [
-        Op::Switch(0, 0),
-        Op::OpenEbb(0, 3),
-        Op::Open(0, super::directed::CYCLES),
-    ];
+    let history = [Op::Switch(0, 0), Op::OpenEbb(0, 3), Op::Open(0, CYCLES)];
     run(&history, |world| {
         let core = &world.core;
         let (ebb, other) = (&world.open[0], &world.others[0]);
