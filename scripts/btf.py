@@ -6,8 +6,8 @@ usage: btf.py HEADERS KERNEL
 
 Both are files of type information (BTF), or ELF files that hold it: HEADERS of an object that was
 compiled with the headers, KERNEL of a vmlinux or /sys/kernel/btf/vmlinux. Prints the names of the
-structures, unions and enumerations that differ, and exits with 1 if there are any. Those that the
-kernel's information lacks are passed over: its own code does not use them.
+structures, unions and enumerations that differ, and exits with 1 if there are any. Skips types that
+the kernel's information lacks: the kernel's own code does not use them.
 """
 
 import struct
@@ -22,7 +22,7 @@ FUNC, FUNC_PROTO, VAR, DATASEC, FLOAT, DECL_TAG, TYPE_TAG, ENUM64 = range(12, 20
 # Types with the layout of the type that they refer to.
 ALIASES = (TYPEDEF, VOLATILE, CONST, RESTRICT, TYPE_TAG)
 WORDS = {STRUCT: "struct", UNION: "union", ENUM: "enum", ENUM64: "enum"}
-# Bytes of an entry of each kind that follow its head, and of each of its members.
+# Bytes after the head of an entry of each kind, and bytes of each of its members.
 TAILS = {INT: (4, 0), ARRAY: (12, 0), STRUCT: (0, 12), UNION: (0, 12), ENUM: (0, 8), FUNC_PROTO: (0, 8)}
 TAILS |= {VAR: (4, 0), DATASEC: (0, 12), DECL_TAG: (4, 0), ENUM64: (0, 12)}
 
@@ -50,7 +50,7 @@ class Types:
             sys.exit(f"error: {path} has no type information (BTF)")
         head, start, size, strings, length = struct.unpack_from("<IIIII", data, 4)
         self.strings = data[head + strings : head + strings + length]
-        # Each is its name, kind, flag, number of members, size or type, and the rest of its entry.
+        # A type is its name, kind, flag, number of members, size or type, and the rest of its entry.
         self.types = [("", 0, 0, 0, 0, b"")]
         position, end = head + start, head + start + size
         while position < end:
@@ -96,7 +96,7 @@ class Types:
                 count, element = count * element[1], element[2]
             return "array", count, element
         if kind in (STRUCT, UNION):
-            # One with a name is compared by itself.
+            # A structure with a name is compared on its own.
             return (WORDS[kind], name, value) if name else self.layout(number)
         if kind in (ENUM, ENUM64, INT, FLOAT):
             return "number", value

@@ -229,14 +229,19 @@ fn nothing_of_a_sampled_neighbour() -> Outcome {
         let mut ring = Ring::map(&event, 64)?;
         event.enable()?;
         loop {
-            branches(rounds);
-            let samples = Sample::all(&attr, &ring.take())?;
-            let mut stacks = samples.iter().flat_map(|sample| &sample.branches);
-            check!(
-                stacks.any(|branch| has(&[branch.from], branches_call)),
-                "the neighbour's {} samples lack its calls",
-                samples.len()
-            );
+            // The event may be throttled until the next tick.
+            let (mut seen, mut has_calls) = (0, false);
+            for _ in 0..200 {
+                branches(rounds);
+                let samples = Sample::all(&attr, &ring.take())?;
+                let mut stacks = samples.iter().flat_map(|sample| &sample.branches);
+                has_calls = stacks.any(|branch| has(&[branch.from], branches_call));
+                seen += samples.len();
+                if has_calls {
+                    break;
+                }
+            }
+            check!(has_calls, "the neighbour's {seen} samples lack its calls");
             branches(100);
             parent.tell()?;
             parent.listen()?;
