@@ -65,6 +65,20 @@ install-ebb: ## install libebb for C programs: DESTDIR=, PREFIX=/usr/local, LIBD
 install-ebbprof: tools ## install the profiler and its library: DESTDIR=, PREFIX=/usr/local, LIBDIR=
 	@scripts/libebbprof install '$(DESTDIR)' '$(or $(PREFIX),/usr/local)' '$(or $(LIBDIR),$(or $(PREFIX),/usr/local)/lib)'
 
+.PHONY: packages
+packages: ## build Debian packages of module (DKMS), libraries and profiler in EBB_CACHE/debian
+	@scripts/packages
+
+.PHONY: kernel-packages
+kernel-packages: ## build Debian packages of a kernel with the patches, and its module (hours; KERNEL_CONFIG=FILE)
+	@scripts/setup kernel-full
+	@ls "$$(scripts/setup --print kernel-full)"/packages/*.deb
+
+.PHONY: crates
+crates: ## make the crates for publication in EBB_CACHE/target/tools/package, and build each from its file
+	@scripts/setup root
+	@scripts/cargo tools package --allow-dirty -p ebb-perf-event -p ebb-pmu -p ebbprof-client
+
 .PHONY: demo
 demo: ## do all that is needed and show Event Based Branches in a guest
 	@scripts/demo
@@ -77,7 +91,7 @@ check: ## run the tests, but for those that take long
 
 .PHONY: check-long
 check-long: ## run the tests that take long
-	@scripts/setup root kernel guest libs perf perf-tests selftests viewers cargo-mutants
+	@scripts/setup root kernel guest libs perf perf-tests selftests viewers cargo-mutants packaging
 	@scripts/setup rtl || echo 'The model is not compared with RTL.'
 	@$(in_root) scripts/check.py --long
 

@@ -8,7 +8,7 @@
 //! Facility".
 //!
 //! A program for powerpc64le-unknown-linux-gnu only needs this crate as a dependency:
-//! `ebb = { path = "tools/ebb" }`. A [`Session`] combines everything in one object:
+//! `ebb = { package = "ebb-pmu", version = "0.1" }`. A [`Session`] combines everything in one object:
 //!
 //! ```no_run
 #![doc = include_str!("../examples/session.rs")]

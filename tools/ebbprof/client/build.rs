@@ -4,7 +4,7 @@
 use std::env;
 
 /// The template of ebbprof.pc, which lists the functions that a static program wraps.
-const PACKAGE: &str = include_str!("../../libebbprof/ebbprof.pc.in");
+const PACKAGE: &str = include_str!("ebbprof.pc.in");
 
 fn main() {
     println!("cargo:rerun-if-env-changed=EBBPROF_LIB_DIR");
