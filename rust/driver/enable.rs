@@ -29,11 +29,9 @@ use super::{
 };
 use crate::{
     isa207::{
-        EventCode,
         Isa,
         COUNTERS, //
     },
-    perf::PerfEvent,
     power::{
         cache::ProgramId,
         exec::current_program,
@@ -286,7 +284,7 @@ impl Driver {
             return;
         }
         let was_scheduled = |event: &Event| is_ebb(event) && !never_scheduled(event);
-        if !this_cpu.task_events().any(was_scheduled) && !has_other_state(this_cpu) {
+        if !this_cpu.task_events().any(was_scheduled) {
             CurrentThread::new(&local_pmu(this_cpu.irqs_off())).reset();
             self.emulator().test_pmi_under_ebe(this_cpu);
         }
@@ -295,16 +293,6 @@ impl Driver {
             event.data().never_scheduled.set(false);
         }
     }
-}
-
-/// Returns whether the current task's saved state is that of an open EBB group which the built-in
-/// driver serves, because it was opened before the module was inserted in `ebb` mode.
-///
-/// `fork` marks the state of the child as unused. So a used state belongs to the task itself.
-fn has_other_state(this_cpu: &ExclusiveCpu) -> bool {
-    let local = local_pmu(this_cpu.irqs_off());
-    let is_ebb = |event: &PerfEvent| EventCode(event.attr().config()).is_ebb();
-    CurrentThread::new(&local).is_used() && this_cpu.other_drivers_task_events().any(is_ebb)
 }
 
 /// Loads the counter of each event, unless the event is on the counter already. Returns whether the

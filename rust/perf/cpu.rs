@@ -32,7 +32,6 @@ use super::{
         Ownership, //
     },
     Event,
-    PerfEvent,
     Slots, //
 };
 use core::{
@@ -353,19 +352,6 @@ impl<S, X, D> ExclusiveCpu<S, X, D> {
     /// CPU, bound to another CPU, or disabled. Empty if that event follows no task, and in the
     /// cases in which [`ExclusiveCpu::first_group`] is empty.
     pub(crate) fn task_events(&self) -> impl Iterator<Item = &Event<D>> {
-        // SAFETY: The PMU has accepted the events in the context.
-        self.all_task_events()
-            .filter_map(|event| unsafe { event.with_data() })
-    }
-
-    /// Returns the events like [`ExclusiveCpu::task_events`], but those of another driver that
-    /// shares the PMU.
-    pub(crate) fn other_drivers_task_events(&self) -> impl Iterator<Item = &PerfEvent> {
-        self.all_task_events().filter(|event| !event.has_data())
-    }
-
-    /// Returns the events like [`ExclusiveCpu::task_events`], but of all drivers.
-    fn all_task_events(&self) -> impl Iterator<Item = &PerfEvent> {
         let slots = self.slots();
         let first = slots.get(0).filter(|_| slots.are_being_added());
         let first = first.filter(|event| event.follows_task());

@@ -97,36 +97,20 @@ impl PerfEvent {
         state & bindings::PERF_ATTACH_TASK != 0
     }
 
-    /// Returns `other` if it belongs to the same PMU.
+    /// Returns `other` if it belongs to the same PMU and the same driver. A second driver that
+    /// shares the PMU stores no data in its events.
     ///
     /// # Safety
     ///
-    /// `other` must be live for the lifetime `'a`, and its PMU must remain registered.
-    unsafe fn if_same_pmu<'a>(&self, other: *mut bindings::perf_event) -> Option<&'a PerfEvent> {
+    /// `other` must be live for the lifetime `'a`, and its PMU must remain registered for that
+    /// time. If it is the same PMU, its driver must have accepted `other`, and any data of `other`
+    /// must have the type `D`.
+    unsafe fn if_same_pmu<'a, D>(&self, other: *mut bindings::perf_event) -> Option<&'a Event<D>> {
         // SAFETY: The caller guarantees a live event.
-        let is_same = self.pmu() == unsafe { (*other).pmu };
+        let (pmu, data) = unsafe { ((*other).pmu, (*other).pmu_private) };
+        let is_same = self.pmu() == pmu && !data.is_null();
         // SAFETY: The caller guarantees a live event, and its PMU is a hardware PMU.
-        is_same.then(|| unsafe { PerfEvent::from_raw(other) })
-    }
-
-    /// Returns whether the event has data of a driver. Another driver that shares the PMU gives its
-    /// events none.
-    pub(super) fn has_data(&self) -> bool {
-        // SAFETY: The event is live by the type invariants. The field changes only while the event
-        // is opened and after it was closed.
-        unsafe { !(*self.as_raw()).pmu_private.is_null() }
-    }
-
-    /// Returns the event with the driver's data; `None` if it has none, because it belongs to
-    /// another driver.
-    ///
-    /// # Safety
-    ///
-    /// The PMU must have accepted the event, with data of type `D` if it has any.
-    pub(super) unsafe fn with_data<D>(&self) -> Option<&Event<D>> {
-        // SAFETY: The caller guarantees data of this type, if there are any.
-        self.has_data()
-            .then(|| unsafe { Event::from_raw(self.as_raw()) })
+        is_same.then(|| unsafe { Event::from_raw(other) })
     }
 
     /// Returns whether both events follow the same task, or both the same CPU.
@@ -259,7 +243,7 @@ impl<'a, D> NewEvent<'a, D> {
         }
         // SAFETY: perf core holds the leader while it opens a member, and the leader's PMU accepted
         // it.
-        unsafe { self.0.if_same_pmu(self.raw_leader())?.with_data() }
+        unsafe { self.0.if_same_pmu(self.raw_leader()) }
     }
 
     /// Returns the members that the event's group has so far on the same PMU, the leader first,
@@ -288,19 +272,19 @@ impl<D> Deref for NewEvent<'_, D> {
 ///
 /// `next` is `head` or the `event_entry` of a live event of the context whose list starts at
 /// `head`.
-pub(super) struct ContextEvents<'a> {
-    member: &'a PerfEvent,
+pub(crate) struct ContextEvents<'a, D> {
+    member: &'a Event<D>,
     next: *mut list_head,
     head: *mut list_head,
 }
 
-impl<'a> ContextEvents<'a> {
+impl<'a, D> ContextEvents<'a, D> {
     /// Returns an iterator over the context of `member`.
     ///
     /// # Safety
     ///
     /// `member` must be in a context, which must neither change nor be freed for the lifetime `'a`.
-    pub(super) unsafe fn of(member: &'a PerfEvent) -> Self {
+    pub(super) unsafe fn of(member: &'a Event<D>) -> Self {
         // SAFETY: The event is live, and the caller guarantees that its context is.
         let head = unsafe { &raw mut (*(*member.as_raw()).ctx).event_list };
         // INVARIANT: The caller guarantees that all events of the list are live.
@@ -313,10 +297,10 @@ impl<'a> ContextEvents<'a> {
     }
 }
 
-impl<'a> Iterator for ContextEvents<'a> {
-    type Item = &'a PerfEvent;
+impl<'a, D: 'a> Iterator for ContextEvents<'a, D> {
+    type Item = &'a Event<D>;
 
-    fn next(&mut self) -> Option<&'a PerfEvent> {
+    fn next(&mut self) -> Option<&'a Event<D>> {
         while self.next != self.head {
             let node = self.next;
             // SAFETY: By the type invariants `node` is in the list, whose entries are live.
@@ -324,8 +308,8 @@ impl<'a> Iterator for ContextEvents<'a> {
             self.next = unsafe { (*node).next };
             // SAFETY: By the type invariants `node` is a live event's `event_entry`.
             let event = unsafe { container_of!(node, bindings::perf_event, event_entry) };
-            // SAFETY: The event is live by the type invariants, and its PMU is registered while the
-            // context holds the event.
+            // SAFETY: The event is live by the type invariants, and its PMU is registered as long
+            // as the context holds the event.
             if let Some(event) = unsafe { self.member.if_same_pmu(event) } {
                 return Some(event);
             }
@@ -383,10 +367,9 @@ impl<'a, D: 'a> Iterator for Group<'a, D> {
 
     fn next(&mut self) -> Option<&'a Event<D>> {
         if let Some(leader) = self.leader.take() {
-            // SAFETY: The leader is live by the type invariants, and its PMU has accepted it.
-            let leader = unsafe { self.member.if_same_pmu(leader).and_then(|e| e.with_data()) };
-            if leader.is_some() {
-                return leader;
+            // SAFETY: The leader is live by the type invariants.
+            if let Some(leader) = unsafe { self.member.if_same_pmu(leader) } {
+                return Some(leader);
             }
         }
         while self.next != self.head {
@@ -396,10 +379,9 @@ impl<'a, D: 'a> Iterator for Group<'a, D> {
             self.next = unsafe { (*node).next };
             // SAFETY: By the type invariants `node` is a live event's `sibling_list`.
             let sibling = unsafe { container_of!(node, bindings::perf_event, sibling_list) };
-            // SAFETY: The sibling is live by the type invariants, and its PMU has accepted it.
-            let sibling = unsafe { self.member.if_same_pmu(sibling).and_then(|e| e.with_data()) };
-            if sibling.is_some() {
-                return sibling;
+            // SAFETY: The sibling is live by the type invariants.
+            if let Some(sibling) = unsafe { self.member.if_same_pmu(sibling) } {
+                return Some(sibling);
             }
         }
         None

@@ -5,7 +5,7 @@
 //! The PMU stays registered: its events, its files in sysfs and perf core's work for it are as
 //! before. Only the callbacks that schedule events are replaced in the other driver's `struct pmu`,
 //! from which perf core reads them at each call. Each replacement calls the driver that has the
-//! event, or the driver that has the PMU of the CPU ([`Ownership`](super::ownership::Ownership)):
+//! event, or the driver that has the PMU of the CPU ([`Ownership`]):
 //!
 //! | callback | driver that is called |
 //! |---|---|

@@ -74,13 +74,6 @@ impl<'a> CurrentThread<'a> {
         value(unsafe { (*self.0).mmcr2 }) & MMCR2_USER
     }
 
-    /// Returns whether an EBB event of the task has been on a PMU since the registers were reset or
-    /// the task was created.
-    pub(crate) fn is_used(&self) -> bool {
-        // SAFETY: The pointer is valid by the type invariants.
-        unsafe { (*self.0).used_ebb != 0 }
-    }
-
     /// Resets the registers for a program's first EBB event: without values of a parent or of
     /// events that the program closed, and with alerts enabled.
     ///

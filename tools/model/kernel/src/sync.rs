@@ -87,7 +87,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Creates a [`Mutex`](crate::sync::Mutex).
+/// Creates a [`crate::sync::Mutex`].
 #[macro_export]
 macro_rules! new_mutex {
     ($value:expr) => {

@@ -135,20 +135,6 @@ fn a_transaction_that_reads_adds_nothing() {
     assert_eq!(both, [Transaction::Add, Transaction::Read]);
 }
 
-#[test]
-fn events_of_another_driver_have_no_data() {
-    let mut data = 5_u32;
-    let mut event: perf_event = zeroed();
-    // SAFETY: The event lives until the end of the test, and its data are a `u32` if it has any.
-    let found = |event: &mut perf_event| unsafe {
-        let event = PerfEvent::from_raw(&raw mut *event);
-        event.with_data::<u32>().is_some()
-    };
-    assert!(!found(&mut event));
-    event.pmu_private = (&raw mut data).cast();
-    assert!(found(&mut event));
-}
-
 /// perf core holds the lock that protects groups and the context of their task only while it adds
 /// events. If events remain while others are added or removed, another CPU may change both.
 #[test]
