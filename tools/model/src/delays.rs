@@ -54,7 +54,7 @@ impl DelayedWrites {
 }
 
 impl Facility {
-    /// Executes `mtspr` in privileged state. A write to a register in [`DELAYED`] takes effect at
+    /// Executes `mtspr` in privileged state. A write to a register in `DELAYED` takes effect at
     /// once, after one or two instructions, or at the next synchronizing one. An earlier write to
     /// the same register takes effect first.
     pub fn mtspr_delayed(&mut self, number: u32, value: u64) {
