@@ -116,9 +116,9 @@ check-here: ## run the tests on this POWER machine, as root and without QEMU, HE
 	tools/testing/selftests/hardware/check_here.sh --programs "$$programs" $(addprefix --module ,$(wildcard ebb_pmu.ko)) $(HERE)
 
 .PHONY: here-archive
-here-archive: tools ## pack check-here for a POWER machine, in ebb-pmu-here.tar.gz
+here-archive: tools ## pack check-here for a POWER machine, in ebb-pmu-here.tar.gz, with HERE_MODULE=FILE if given
 	@scripts/setup selftests
-	@$(in_root) scripts/here_archive.py '$(CURDIR)/ebb-pmu-here.tar.gz'
+	@$(in_root) scripts/here_archive.py '$(CURDIR)/ebb-pmu-here.tar.gz' $(abspath $(HERE_MODULE))
 
 .PHONY: conformance
 conformance: module ## run the kernel's own PMU selftests; COMPARE=1: under the built-in driver too

@@ -38,7 +38,7 @@ while [ $# -gt 0 ]; do
 	case $1 in
 	--module) module=$2 ;;
 	--programs) programs=$(cd "$2" 2>/dev/null && pwd || echo "$2") ;;
-	--kernel-selftests) kernel_selftests=$2 ;;
+	--kernel-selftests) kernel_selftests=$(cd "$2" 2>/dev/null && pwd || echo "$2") ;;
 	--report) report=$2 ;;
 	esac
 	shift 2
@@ -51,6 +51,7 @@ done
 	die "there are no test programs in $programs (\`make here-archive\` on an amd64 machine packs them)"
 [ -z "$module" ] || [ -f "$module" ] || die "there is no module '$module'"
 [ "$module" ] || ! [ -f "$programs/ebb_pmu.ko" ] || module=$programs/ebb_pmu.ko
+[ -z "$module" ] || module=$(cd "$(dirname "$module")" && pwd)/$(basename "$module")
 [ "$kernel_selftests" ] || kernel_selftests=$programs/kernel-selftests
 : >"$report" || die "'$report' cannot be written"
 
@@ -74,6 +75,9 @@ settings=/proc/sys/kernel
 paranoid=$(cat $settings/perf_event_paranoid)
 share=$(cat $settings/perf_cpu_time_max_percent)
 rate=$(cat $settings/perf_event_max_sample_rate)
+pid_max=$(cat $settings/pid_max)
+# A line for each CPU that can go offline: the file, a colon, and 1 if the CPU is online.
+grep -H . /sys/devices/system/cpu/cpu[0-9]*/online >"$work/online" 2>/dev/null
 
 restore() {
 	echo "$paranoid" >$settings/perf_event_paranoid
@@ -81,6 +85,10 @@ restore() {
 	echo 99 >$settings/perf_cpu_time_max_percent
 	echo "$rate" >$settings/perf_event_max_sample_rate
 	echo "$share" >$settings/perf_cpu_time_max_percent
+	echo "$pid_max" >$settings/pid_max
+	while IFS=: read -r file state; do
+		[ "$(cat "$file")" = "$state" ] || echo "$state" >"$file"
+	done <"$work/online"
 	[ -z "$inserted" ] || ! loaded || rmmod ebb_pmu
 	rm -rf "$work"
 }
@@ -96,12 +104,31 @@ literal() {
 	printf '%s' "$1" | sed 's/[][\.*^$/]/\\&/g'
 }
 
+# Prints the folders of this run, by each of their paths, the longest first.
+folders() {
+	for folder in "$programs" "$work" "$kernel_selftests" "$(dirname "$module")" "$(dirname "$report")"; do
+		echo "$folder"
+		(cd "$folder" 2>/dev/null && pwd && pwd -P)
+	done | grep '/.' | awk '{ print length($0), $0 }' | sort -rn | cut -d ' ' -f 2-
+}
+
+# Prints the commands for sed that replace names of folders, users and the machine.
+names() {
+	folders | while read -r folder; do
+		printf 's/%s/./g\n' "$(literal "$folder")"
+	done
+	echo 's,/home/[^/ ]*,/home/USER,g'
+	[ "${SUDO_USER:-root}" = root ] || printf 's/\\b%s\\b/USER/g\n' "$(literal "$SUDO_USER")"
+	name=$(uname -n)
+	for host in "$name" "${name%%.*}"; do
+		[ -z "$host" ] || printf 's/\\b%s\\b/HOST/g\n' "$(literal "$host")"
+	done
+}
+names >"$work/names.sed"
+
 # Adds standard input to the report, without the names of the machine, its folders and its users.
-name=$(uname -n)
-[ "${name%%.*}" ] || name='no name'
 hide() {
-	sed -e "s/$(literal "$programs")/./g" -e "s/$(literal "$work")/./g" -e 's,/home/[^/ ]*,/home/USER,g' \
-		-e "s/$(literal "$name")/HOST/g" -e "s/$(literal "${name%%.*}")/HOST/g" >>"$report"
+	sed -f "$work/names.sed" >>"$report"
 }
 
 # heading TEXT: begins a part of the report. The parts before it survive a crash of the machine.
@@ -137,7 +164,7 @@ machine() {
 	for config in "/boot/config-$(uname -r)" "/lib/modules/$(uname -r)/build/.config" /proc/config.gz; do
 		[ -r "$config" ] || continue
 		case $config in *.gz) zcat "$config" ;; *) cat "$config" ;; esac |
-			grep -E "^(# )?CONFIG_($options)[= ]"
+			grep -E "^(# )?CONFIG_($options)[= ]" | grep -v '^CONFIG_MODULE_SIG[A-Z_]*="'
 		return
 	done
 	echo "configuration: not found"
@@ -227,10 +254,14 @@ kernels_own() {
 	echo "1..$number"
 }
 
-# Runs everything under the present driver, whose name is $driver.
-all_parts() {
-	mark="check_here: $driver $$"
+# begin_log NAME: writes a mark to the kernel's log, where the next kernel_log begins.
+begin_log() {
+	mark="check_here: $1 $$"
 	echo "$mark" >/dev/kmsg
+}
+
+# Runs everything under the present driver, whose name is $driver. The caller begins the log.
+all_parts() {
 	# The built-in driver has the regular events in the ebb mode, too.
 	if [ "$driver" = built-in ] || [ "$mode" != ebb ]; then
 		# shellcheck disable=SC2086 # a word for each name
@@ -243,7 +274,7 @@ all_parts() {
 		part "the kernel's EBB selftests" kernels_own
 	else
 		heading "$driver: the kernel's EBB selftests"
-		say "not found in $kernel_selftests"
+		say "not found: --kernel-selftests names their folder"
 	fi
 	# shellcheck disable=SC2086 # a word for each name
 	printed costs "$programs/pmu_paths" --native $paths
@@ -255,9 +286,28 @@ all_parts() {
 	kernel_log
 }
 
-# Reports the lines of the kernel's log since $mark that are about the module or about faults.
+# Removes the module, and reports what the kernel logs. The module may be in use for a moment after
+# its last user was killed.
+remove() {
+	heading "module: removal"
+	begin_log removal
+	tries=1
+	until rmmod ebb_pmu >"$work/out" 2>&1; do
+		if [ $tries -eq 10 ]; then
+			hide <"$work/out"
+			failed=$((failed + 1))
+			break
+		fi
+		tries=$((tries + 1))
+		sleep 1
+	done
+	kernel_log " of the removal"
+}
+
+# kernel_log [TEXT]: reports the lines of the kernel's log since $mark that are about the module or
+# about faults.
 kernel_log() {
-	heading "$driver: kernel log"
+	heading "$driver: kernel log${1-}"
 	dmesg | sed -n "/$mark\$/,\$p" |
 		grep -E 'ebb_pmu: |WARNING|BUG|Oops|Call Trace|lockup|rcu.*stall' >"$work/log"
 	head -n 200 "$work/log" | hide
@@ -271,14 +321,16 @@ machine 2>&1 | hide
 driver=built-in mode=''
 if loaded; then
 	say "The module was inserted before, so the built-in driver is not tested."
+	begin_log module
 else
+	begin_log built-in
 	all_parts
-	driver=module mark="check_here: insmod $$"
-	echo "$mark" >/dev/kmsg
+	driver=module
+	begin_log module
+	# Set before the insertion: an interruption in between must not leave the module.
+	inserted=yes
 	if [ "$module" ]; then insmod "$module"; else modprobe ebb_pmu; fi >"$work/insmod" 2>&1
-	if loaded; then
-		inserted=yes
-	else
+	if ! loaded; then
 		heading "module: not inserted"
 		hide <"$work/insmod"
 		kernel_log
@@ -293,6 +345,7 @@ if loaded; then
 		say "$(basename "$parameter"): $(cat "$parameter" 2>/dev/null)"
 	done
 	all_parts
+	[ -z "$inserted" ] || remove
 fi
 
 heading "end: $failed parts failed under the module"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The report of `check_here.sh --quick` is complete, has no name of the machine, and shows which test
-# failed. The machine's settings and its module are afterwards as before.
+# The report of `check_here.sh --quick` is complete, has no name of the machine or of a user, and shows
+# which test failed. The machine's settings and its module are afterwards as before.
 #
 # Runs as root in a guest, where no module is inserted.
 
@@ -13,16 +13,23 @@
 # The name of the machine while the tests run.
 HOST=no-such-host-name
 hostname "$HOST"
+# The name of the user who calls sudo. Words that contain it are not replaced.
+CALLER=nosuchuser
 report=$work/report
 settings='/proc/sys/kernel/perf_event_paranoid /proc/sys/kernel/perf_cpu_time_max_percent
-	/proc/sys/kernel/perf_event_max_sample_rate'
+	/proc/sys/kernel/perf_event_max_sample_rate /proc/sys/kernel/pid_max'
 
-# Stands for the kernel's own selftests, of which one fails.
+# Stands for the kernel's own selftests, of which one fails, prints names and changes a setting.
 kernels_own() {
 	mkdir -p "$work/own"
 	echo 'echo "skip: not here"' >"$work/own/skipping_test"
 	echo 'echo "[PASS]"' >"$work/own/passing_test"
-	printf 'echo "cause of the failure, on $(uname -n) in %s"\nexit 1\n' "$programs" >"$work/own/failing_test"
+	cat >"$work/own/failing_test" <<-END
+		echo 20000 >/proc/sys/kernel/pid_max
+		echo "cause of the failure, on \$(uname -n) in $programs"
+		echo "paths: /home/other-user/file /srv/$CALLER/file $work/own/file $work/link/file ${CALLER}s"
+		exit 1
+	END
 	for own in "$work/own"/*_test; do
 		sed -i '1i #!/bin/sh' "$own"
 		chmod +x "$own"
@@ -53,7 +60,9 @@ under_both_drivers() {
 	kernels_own
 	# shellcheck disable=SC2086 # a word for each file
 	before=$(cat $settings)
-	! check_here.sh --quick --module "$MODULE" --report "$report" --kernel-selftests "$work/own" ||
+	ln -s own "$work/link"
+	! SUDO_USER=$CALLER check_here.sh --quick --module "$MODULE" --report "$report" \
+		--kernel-selftests "$work/link" ||
 		fail "the failing test has no effect on the exit status"
 	cat "$report"
 	# shellcheck disable=SC2086
@@ -71,7 +80,13 @@ under_both_drivers() {
 		grep -qx 'tests pass:1 fail:1 skip:1' "$work/part" || fail "$(cat "$work/part")"
 		grep -qx 'skipped: skipping_test # SKIP skip: not here' "$work/part" || fail "$(cat "$work/part")"
 		grep -qx '# cause of the failure, on HOST in \.' "$work/part" || fail "$(cat "$work/part")"
+		grep -qx "# paths: /home/USER/file /srv/USER/file \./file \./file ${CALLER}s" "$work/part" ||
+			fail "$(cat "$work/part")"
 	done
+	part 'module: kernel log' | grep -qE 'ebb_pmu: .*mode (full|ebb)' || fail "no line of the insertion"
+	lines '== module: removal' '== module: kernel log of the removal'
+	[ -z "$(part 'module: removal')" ] || fail "$(part 'module: removal')"
+	! grep '^CONFIG_MODULE_SIG.*"' "$report" || fail "the report names keys"
 	[ "$(part 'module: questions' | grep -c '^question: ')" = 6 ] || fail "$(part 'module: questions')"
 	part 'module: EBB suite' | grep -qx 'exit status 0' || fail "$(part 'module: EBB suite')"
 	! part 'module: questions' | grep 'no answer' || fail "a question has no answer"
@@ -84,6 +99,7 @@ with_the_module_inserted() {
 	loaded || fail "the module was removed"
 	matches '^The module was inserted before'
 	lines '== module: questions' '== end: 0 parts failed under the module'
+	! grep '^== module: removal' "$report" || fail "the module was removed"
 	! grep '^== built-in' "$report" || fail "the built-in driver was tested"
 	unload
 }
