@@ -222,7 +222,8 @@ def copy_sources():
     """Updates the copy. A source that has changed gets the present time, so that it is built again.
     Results of builds remain."""
     kinds = [f"--include=*{suffix}" for suffix in ("/", ".rs", ".toml", ".lock", ".c", ".h", ".S", ".vhdl")]
-    options = ["--recursive", "--relative", "--checksum", "--delete", "--exclude=*_generated*", "--exclude=LICENSE*", *kinds, "--exclude=*.*"]
+    left_out = ["--exclude=*_generated*", "--exclude=LICENSE*"]
+    options = ["--recursive", "--relative", "--checksum", "--delete", *left_out, *kinds, "--exclude=*.*"]
     subprocess.run(["rsync", *options, *COPIED, f"{COPY}/"], cwd=TOP, check=True)
 
 
