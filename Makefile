@@ -69,11 +69,6 @@ install-ebbprof: tools ## install the profiler and its library: DESTDIR=, PREFIX
 packages: ## build Debian packages of module (DKMS), libraries and profiler in EBB_CACHE/debian
 	@scripts/packages
 
-.PHONY: kernel-packages
-kernel-packages: ## build Debian packages of a kernel with the patches, and its module (hours; KERNEL_CONFIG=FILE)
-	@scripts/setup kernel-full
-	@ls "$$(scripts/setup --print kernel-full)"/packages/*.deb
-
 .PHONY: crates
 crates: ## make the crates for publication in EBB_CACHE/target/tools/package, and build each from its file
 	@scripts/setup root
