@@ -157,8 +157,9 @@ fn a_program_finds_its_registers_after_the_other_driver_had_the_pmu() {
     // The built-in driver may program the same event, so that MMCR1 is the same.
     let mut history = vec![
         Op::Switch(0, 0),
-        Op::OpenEbb(0, 3),
-        Op::User(0, UserWrite::Counter(5, 40)),
+        // On PMC1, so that MMCR1 is not 0.
+        Op::OpenEbb(0, 4),
+        Op::User(0, UserWrite::Counter(0, 40)),
         Op::User(0, UserWrite::Mmcr2(0b11)),
         Op::Switch(0, NOBODY),
         Op::Switch(0, 0),
