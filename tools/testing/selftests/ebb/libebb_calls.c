@@ -66,6 +66,8 @@ static noipa void hold_registers(void)
 static void handlers_functions(void)
 {
 	static struct notes notes;
+	/* If the thread is switched out just before the EBB, the BHRB is empty: repeat that. */
+	unsigned int empty = 0;
 
 	for (unsigned int save = EBB_SAVE_GPRS; save <= EBB_SAVE_FULL; save++) {
 		struct ebb *ebb;
@@ -90,9 +92,13 @@ static void handlers_functions(void)
 		check(notes.mmcr2_last == (EBB_MMCR2_FCP(2) | EBB_MMCR2_FCP(6)));
 		/* SIER2 and SIER3 exist from POWER10 on. SIAR and SDAR may be invalid. */
 		check(notes.siers == (is_v31() ? 0xe : 0x2) && notes.addresses <= 2);
-		check(notes.branch_count <= 32 && (!is_v31() || notes.branch_count));
+		check(notes.branch_count <= 32);
 		check(ebb_state(ebb) == EBB_PAUSED && stands(ebb));
 		ebb_close(ebb);
+		if (is_v31() && !notes.branch_count) {
+			check(++empty < 20);
+			save--;
+		}
 	}
 	/* FC1P and FC6P are bits 1 and 46 of 64. */
 	check(EBB_MMCR2_FCP(1) == 1UL << 62 && EBB_MMCR2_FCP(6) == 1UL << 17);
