@@ -95,11 +95,10 @@ static void handlers_functions(void)
 		check(notes.branch_count <= 32);
 		check(ebb_state(ebb) == EBB_PAUSED && stands(ebb));
 		ebb_close(ebb);
-		if (is_v31() && !notes.branch_count) {
-			check(++empty < 20);
+		if (is_v31() && !notes.branch_count && ++empty < 20)
 			save--;
-		}
 	}
+	check(empty < 20);
 	/* FC1P and FC6P are bits 1 and 46 of 64. */
 	check(EBB_MMCR2_FCP(1) == 1UL << 62 && EBB_MMCR2_FCP(6) == 1UL << 17);
 	check(!EBB_MMCR2_FCP(0) && !EBB_MMCR2_FCP(7) && !EBB_MMCR2_FCP(8));
