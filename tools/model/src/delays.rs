@@ -147,18 +147,6 @@ impl Facility {
             self.write_register(DELAYED[at], write.value);
         }
     }
-
-    /// Returns the value of a register that is in effect, without the writes that are not.
-    pub fn in_effect(&self, number: u32) -> u64 {
-        match number {
-            spr::MMCR0 => self.mmcr0,
-            spr::MMCR1 => self.mmcr1,
-            spr::MMCR2 => self.mmcr2,
-            spr::MMCR3 => self.mmcr3,
-            spr::MMCRA => self.mmcra,
-            _ => self.mfspr(number),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -131,9 +131,13 @@ impl Facility {
         if !self.has_spr(number) {
             return 0;
         }
-        if let Some(value) = self.delayed_writes.value(number) {
-            return value;
-        }
+        let delayed = self.delayed_writes.value(number);
+        delayed.unwrap_or_else(|| self.in_effect(number))
+    }
+
+    /// Returns the value of a register that is in effect, without the writes that are not. The
+    /// processor must have the register.
+    pub fn in_effect(&self, number: u32) -> u64 {
         match number {
             spr::MMCR0 => self.mmcr0,
             spr::MMCR1 => self.mmcr1,
