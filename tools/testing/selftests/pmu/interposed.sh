@@ -20,11 +20,12 @@ swap() {
 	must insmod "$MODULE"
 }
 
-# Counts of known work: none is lost, and none counted twice.
+# Counts of known work: none is lost, and none counted twice. QEMU also counts the kernel, which on a
+# debug kernel is some 4 %.
 count_exactly() {
 	must pmu_tool count "$work_done" >"$work/count"
 	awk -v done="$work_done" '
-		$1 != "instructions" || $2 < done || $2 > done * 1.02 { exit 1 }
+		$1 != "instructions" || $2 < done || $2 > done * 1.1 { exit 1 }
 	' "$work/count" || fail "$work_done instructions done: $(cat "$work/count")"
 }
 
