@@ -235,8 +235,8 @@ impl<'a, D> NewEvent<'a, D> {
         self.raw_leader() == self.0.as_raw()
     }
 
-    /// Returns whether perf core opens the event for a new task, as a copy of an event of the task's
-    /// parent.
+    /// Returns whether perf core opens the event for a new task, as a copy of an event of the
+    /// parent task.
     pub(crate) fn is_inherited(&self) -> bool {
         // SAFETY: The event is live by the type invariants; perf core wrote the field before the
         // callback.

@@ -202,7 +202,7 @@ fn the_built_in_driver_disables_the_pmu_of_a_cpu_that_came_up() {
     run(&history, |_| {});
 }
 
-/// KVM loads what it saved of the built-in driver's events after they are gone.
+/// KVM loads what it saved of the built-in driver's events after they were deleted.
 #[test]
 fn counters_that_run_when_the_pmu_changes_hands_are_frozen() {
     in_each(interposed, |world, _| {

@@ -61,7 +61,7 @@ fn groups_are_inherited() -> Outcome {
 }
 
 /// A group cannot count any more, because two of its events need the same counter and the first was
-/// enabled last. A fork succeeds all the same.
+/// enabled last. A fork succeeds nevertheless.
 fn group_that_cannot_count_is_inherited() -> Outcome {
     let attr = |code| Attr::raw(code).inherit(true);
     let leader = attr(RUN_INSTRUCTIONS).open()?;
