@@ -49,17 +49,21 @@ counts_are_the_same() {
 	done
 }
 
-# The share of pmu_work_a in the samples is nearly all.
+# Nearly all samples are in pmu_work_a, a short loop. On POWER9 in QEMU the built-in driver reports
+# them as samples of the kernel, and perf prints their address instead of a symbol.
 samples() {
 	must perf record -q -e instructions:u -c 1000000 -o "$work/data" pmu_tool work "$WORK"
 	must perf report -i "$work/data" --stdio --sort symbol >"$work/report"
-	grep -E '^ *(9[0-9]|100)\.[0-9]+%.*pmu_work_a' "$work/report" >"$1" ||
-		fail "pmu_work_a has not nearly all samples: $(grep -v '^#' "$work/report" | head -n 5)"
+	sed -nE 's/^ *(9[0-9]|100)\.[0-9]+% +(\[\.\] pmu_work_a|\[k\] 0x0*1[0-9a-f]{7}) .*/\2/p' "$work/report" >"$1"
+	[ -s "$1" ] || fail "pmu_work_a has not nearly all samples: $(grep -v '^#' "$work/report" | head -n 5)"
 	echo "$(basename "$1"): $(cat "$1")"
 }
 
 samples_are_the_same() {
 	at_each_time samples
+	for file in with after; do
+		cmp -s "$work/before" "$work/$file" || fail "other samples $file"
+	done
 }
 
 # Whether perf can record branches, and which pairs of functions they have.

@@ -35,6 +35,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
+use std::time::Instant;
 
 const PERIOD: u32 = 10_000;
 
@@ -352,6 +353,9 @@ fn stopped_in_resume() -> Outcome {
 
 /// Two threads pause and resume the session at the same time, at any place of each other's calls
 /// and of the handler.
+///
+/// If the threads are on two CPUs, a call interrupts the other CPU and waits for it. An emulator
+/// that runs one CPU at a time then takes ten milliseconds for each turn, so the time is limited.
 fn paused_by_both() -> Outcome {
     let session = started(|context| {
         session::work();
@@ -370,7 +374,8 @@ fn paused_by_both() -> Outcome {
                 thread::yield_now();
             }
         });
-        for turn in 0..2000 {
+        let end = Instant::now() + Duration::from_secs(10);
+        for turn in (0..2000).take_while(|_| Instant::now() < end) {
             let _ = session.resume();
             session::work_for(40_000);
             if turn % 8 == 0 {
