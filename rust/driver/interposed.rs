@@ -112,7 +112,8 @@ impl Interposed {
 ///
 /// The PMU may run although the built-in driver has frozen it: KVM saves nothing while
 /// `pmcregs_in_use` is 0, and that driver clears it when its last event is deleted. KVM may then
-/// load the values that it saved before.
+/// load the values that it saved before. If the CPU came up, the hypervisor must be asked for the
+/// PMU first.
 pub(super) fn acquired(driver: &Driver, this_cpu: &ExclusiveCpu) {
     let local = local_pmu(this_cpu.irqs_off());
     if driver.hotplug.test_and_clear_came_up(this_cpu.id()) {

@@ -109,13 +109,14 @@ with_the_module_inserted() {
 without_a_module() {
 	unload
 	echo 'no module' >"$work/broken.ko"
-	mkdir "$work/bin"
-	printf '#!/bin/sh\n%s | grep -v "check_here: module"\n' "$(command -v dmesg)" >"$work/bin/dmesg"
-	chmod +x "$work/bin/dmesg"
-	! PATH=$work/bin:$PATH check_here.sh --quick --module "$work/broken.ko" --report "$report" ||
-		fail "it succeeded"
+	kmsg=/proc/sys/kernel/printk_devkmsg
+	before=$(cat "$kmsg")
+	# Nothing that programs write to the log gets there.
+	echo off >"$kmsg"
+	! check_here.sh --quick --module "$work/broken.ko" --report "$report" || fail "it succeeded"
+	echo "$before" >"$kmsg"
 	lines '== module: not inserted' '== end: 2 parts failed under the module'
-	matches '^The log has lost the mark'
+	matches '^WARNING: the log has lost'
 }
 
 # The script ends with one line where it cannot run. (scripts/tests/test-make: on another machine.)

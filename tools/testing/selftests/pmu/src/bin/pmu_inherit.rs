@@ -68,6 +68,7 @@ fn group_that_cannot_count_is_inherited() -> Outcome {
     let first = attr(on_pmc(2, INSTRUCTIONS)).open_in(Some(&leader))?;
     let _second = attr(on_pmc(2, CYCLES)).open_with(&leader)?;
     first.enable()?;
+    leader.enable()?;
     child()?.join()
 }
 
