@@ -88,7 +88,7 @@ def addition(text):
     name = os.path.basename(os.path.abspath(path))
     if not target:
         target = f"/root/{name}"
-    elif target.endswith("/") and not os.path.isdir(path):
+    elif target.endswith("/"):
         target += name
     return path, target
 

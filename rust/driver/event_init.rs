@@ -54,9 +54,14 @@ impl Driver {
         let branch_filter = branch::check(self, event)?;
         let request = requests::request_of(event, code, branch_filter);
         let demand = self.model.demand(&request, self.platform)?;
-        let demands = members(event).map(|member| member.data().demand);
-        if let Err(why) = Demand::check_compatible(Iterator::chain(demands, iter::once(demand))) {
-            self.search_group(event, code, branch_filter, why)?;
+        // The parent's group was checked when it was opened. Since then it may have lost or enabled
+        // an event, so that it cannot count any more. `fork` must not fail for that.
+        if !event.is_inherited() {
+            let demands = members(event).map(|member| member.data().demand);
+            if let Err(why) = Demand::check_compatible(Iterator::chain(demands, iter::once(demand)))
+            {
+                self.search_group(event, code, branch_filter, why)?;
+            }
         }
         Ok(EventData::new(event, code, demand, branch_filter))
     }

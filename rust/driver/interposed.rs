@@ -109,9 +109,19 @@ impl Interposed {
 /// Prepares for a PMU that the built-in driver has used, so that the cached values of its registers
 /// are wrong. The BHRB, too, may have branches of other programs, but it is cleared for each EBB
 /// event that is added. Implements [`crate::perf::SharedPmu::acquired`].
-pub(super) fn acquired(this_cpu: &ExclusiveCpu) {
-    // The built-in driver clears this when its last event is deleted.
-    local_pmu(this_cpu.irqs_off()).set_in_use();
+///
+/// The PMU may run although the built-in driver has frozen it: KVM saves nothing while
+/// `pmcregs_in_use` is 0, and that driver clears it when its last event is deleted. KVM may then
+/// load the values that it saved before. If the CPU came up, the hypervisor must be asked for the
+/// PMU first.
+pub(super) fn acquired(driver: &Driver, this_cpu: &ExclusiveCpu) {
+    let local = local_pmu(this_cpu.irqs_off());
+    if driver.hotplug.test_and_clear_came_up(this_cpu.id()) {
+        local.turn_on(driver.is_v31());
+    } else {
+        local.set_in_use();
+        local.freeze(driver.is_v31());
+    }
     this_cpu.state().cache.forget();
 }
 

@@ -255,7 +255,7 @@ impl perf::SharedPmu for Arc<Driver> {
     }
 
     fn acquired(&self, this_cpu: &ExclusiveCpu) {
-        interposed::acquired(this_cpu);
+        interposed::acquired(self, this_cpu);
     }
 
     fn released(&self, this_cpu: &ExclusiveCpu) {

@@ -235,6 +235,14 @@ impl<'a, D> NewEvent<'a, D> {
         self.raw_leader() == self.0.as_raw()
     }
 
+    /// Returns whether perf core opens the event for a new task, as a copy of an event of the
+    /// parent task.
+    pub(crate) fn is_inherited(&self) -> bool {
+        // SAFETY: The event is live by the type invariants; perf core wrote the field before the
+        // callback.
+        !unsafe { (*self.0.as_raw()).parent }.is_null()
+    }
+
     /// Returns the leader of the event's group; `None` if that is the event itself, or an event of
     /// another PMU, such as a software event.
     pub(crate) fn leader(&self) -> Option<&'a Event<D>> {

@@ -34,7 +34,7 @@ pub(super) trait Drivers {
     /// Takes the PMU from the driver, which leaves no values of programs in the registers.
     fn release(&self, driver: Owner);
 
-    /// Gives the driver the PMU, which is frozen and has arbitrary values in its registers.
+    /// Gives the driver the PMU, which has no event, and arbitrary values in its registers.
     fn acquire(&self, driver: Owner);
 }
 

@@ -200,7 +200,7 @@ pub(crate) trait SharedPmu: Pmu {
     /// members of the group, too.
     fn wants(attr: &Attr) -> bool;
 
-    /// Takes over the PMU of this CPU. It is frozen, and its registers may hold any values.
+    /// Takes over the PMU of this CPU. It has no event, and its registers may hold any values.
     fn acquired(&self, cpu: &Exclusive<Self>);
 
     /// Leaves the PMU of this CPU to the other driver. The PMU is frozen, and has no event.

@@ -88,10 +88,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let mut lines: Vec<_> = counts.into_iter().collect();
     lines.sort_by(|(a, count_a), (b, count_b)| count_b.cmp(count_a).then_with(|| a.cmp(b)));
 
-    let mut text = format!(
-        "{all} samples of {}, one every {} counts; {} lost\n",
-        summary.event, summary.period, summary.lost
-    );
+    let mut text = format!("{all} samples of {}", summary.event);
+    // Only samples have the period.
+    if all != 0 {
+        text += &format!(", one every {} counts", summary.period);
+    }
+    text += &format!("; {} lost\n", summary.lost);
     if summary.ceased != 0 {
         text += &format!("{} threads lack their last samples\n", summary.ceased);
     }

@@ -16,6 +16,7 @@
 #define PERIOD		10000
 #define OVERFLOW	0x80000000UL
 #define EBBS		1000
+#define THRESHOLD_COUNTER	0x3ff80000UL	/* in MMCRA */
 
 #define __stringify_1(x)	#x
 #define __stringify(x)	__stringify_1(x)
@@ -87,6 +88,8 @@ __asm__("	.text\n"
 "	.size	ebb_entry, . - ebb_entry\n");
 
 static int failures;
+/* Why the current test cannot run here, or NULL. */
+static const char *skip;
 
 static void check_at(int line, bool holds, const char *what)
 {
@@ -185,7 +188,10 @@ static void registers(void)
 	check(mfspr(EBB_PMU_SPR_TAR) == 0x2000);
 }
 
-/* The filter of the BHRB is MMCRA[IFM], bits 32 and 33. */
+/*
+ * The filter of the BHRB is MMCRA[IFM], bits 32 and 33. QEMU shows a program all of MMCRA. By the
+ * ISA a program sees only the threshold counter, and IFM reads as 0.
+ */
 static void branch_filters(void)
 {
 	static const unsigned long long filters[] = {
@@ -196,7 +202,12 @@ static void branch_filters(void)
 		int fd = open_event(CYCLES | EBB_PMU_CONFIG_BHRB |
 				    filters[i] << EBB_PMU_CONFIG_IFM_SHIFT);
 
-		check((mfspr(EBB_PMU_SPR_MMCRA) >> 30 & 3) == filters[i]);
+		unsigned long mmcra = mfspr(EBB_PMU_SPR_MMCRA);
+
+		if (filters[i] && !(mmcra & ~THRESHOLD_COUNTER))
+			skip = "MMCRA shows only the threshold counter";
+		else
+			check((mmcra >> 30 & 3) == filters[i]);
 		close(fd);
 	}
 }
@@ -218,8 +229,12 @@ int main(void)
 	ksft_set_plan(ARRAY_SIZE(tests));
 	for (unsigned int i = 0; i < ARRAY_SIZE(tests); i++) {
 		failures = 0;
+		skip = NULL;
 		tests[i].run();
-		ksft_test_result(!failures, "%s\n", tests[i].name);
+		if (skip && !failures)
+			ksft_test_result_skip("%s: %s\n", tests[i].name, skip);
+		else
+			ksft_test_result(!failures, "%s\n", tests[i].name);
 	}
 	ksft_finished();
 }

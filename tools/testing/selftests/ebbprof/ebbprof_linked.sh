@@ -48,7 +48,7 @@ parts_() {
 	client parts
 	has 2
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
-	must grep -Eq ';main;parts;do_half;half [0-9]+$' "$work/collapsed"
+	must grep -Eq ';main;parts;(do_half|work);half [0-9]+$' "$work/collapsed"
 	must perf script -i "$work/data" --show-mmap-events -F comm,ip,sym >"$work/script"
 	must grep -q "PERF_RECORD_MMAP2.*/$program" "$work/script"
 }

@@ -104,12 +104,19 @@ with_the_module_inserted() {
 	unload
 }
 
-# A module that cannot be inserted is a failure, with its reason.
+# A module that cannot be inserted is a failure, with its reason. So is a kernel log without the
+# script's mark.
 without_a_module() {
 	unload
 	echo 'no module' >"$work/broken.ko"
+	kmsg=/proc/sys/kernel/printk_devkmsg
+	before=$(cat "$kmsg")
+	# Nothing that programs write to the log gets there.
+	echo off >"$kmsg"
 	! check_here.sh --quick --module "$work/broken.ko" --report "$report" || fail "it succeeded"
-	lines '== module: not inserted' '== end: 1 parts failed under the module'
+	echo "$before" >"$kmsg"
+	lines '== module: not inserted' '== end: 2 parts failed under the module'
+	matches '^WARNING: the log has lost'
 }
 
 # The script ends with one line where it cannot run. (scripts/tests/test-make: on another machine.)

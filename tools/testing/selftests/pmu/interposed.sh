@@ -10,8 +10,8 @@
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 
-usual=200
-! is_debug_kernel || usual=50
+usual=200 most=1.02
+! is_debug_kernel || usual=50 most=1.1
 times=${1:-$usual}
 work_done=20000000
 
@@ -20,11 +20,12 @@ swap() {
 	must insmod "$MODULE"
 }
 
-# Counts of known work: none is lost, and none counted twice.
+# Counts of known work: none is lost, and none counted twice. QEMU also counts the kernel, on a debug
+# kernel some 4 %.
 count_exactly() {
 	must pmu_tool count "$work_done" >"$work/count"
-	awk -v done="$work_done" '
-		$1 != "instructions" || $2 < done || $2 > done * 1.02 { exit 1 }
+	awk -v done="$work_done" -v most="$most" '
+		$1 != "instructions" || $2 < done || $2 > done * most { exit 1 }
 	' "$work/count" || fail "$work_done instructions done: $(cat "$work/count")"
 }
 

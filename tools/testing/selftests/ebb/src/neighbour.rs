@@ -85,17 +85,20 @@ impl Neighbour {
 pub struct Pinned(Peer);
 
 impl Pinned {
-    /// Starts the process.
+    /// Starts the process. It takes the PMU after `fork` has returned to the caller: in `fork` the C
+    /// library blocks SIGILL, so a handler that runs there must not lose the PMU.
     pub fn here() -> Result<Self, Failure> {
         cpu::pin()?;
         let here = cpu::current()?;
         let mut peer = Peer::spawn(|parent| {
+            parent.listen()?;
             let event = session::schedule(&Attr::raw(session::CYCLES).pinned(true).on_cpu(here))?;
             parent.tell()?;
             parent.listen()?;
             event.close();
             Ok(())
         })?;
+        peer.tell()?;
         peer.listen()?;
         Ok(Self(peer))
     }

@@ -202,6 +202,30 @@ fn the_built_in_driver_disables_the_pmu_of_a_cpu_that_came_up() {
     run(&history, |_| {});
 }
 
+/// KVM loads what it saved of the built-in driver's events after they were deleted.
+#[test]
+fn counters_that_run_when_the_pmu_changes_hands_are_frozen() {
+    in_each(interposed, |world, _| {
+        world.core.enter_kernel(0);
+        world.core.switch(0, Some(0));
+        let mut ebb = ebb_leader();
+        ebb.config = 0x5_00fa | EBB;
+        let open = |attr| {
+            let event = world.core.open(attr, (Some(0), None), None, None);
+            event.expect("an event")
+        };
+        // Each driver has had the PMU, and this one has turned it on.
+        world.core.close(&open(ebb));
+        world.core.close(&open(World::attr(CODES[0].0, 0)));
+        with_cpu(|cpu| cpu.facility.mtspr(spr::MMCR0, mmcr0::PMAE | mmcr0::PMC1CE));
+        let event = open(ebb);
+        let counted = with_cpu(|cpu| cpu.facility.mfspr(spr::PMC1 + 4));
+        assert_eq!(counted, 0, "the kernel's instructions");
+        world.core.close(&event);
+        world.core.leave_kernel(0);
+    });
+}
+
 /// A program with an EBB group of the built-in driver opens another group, which is this driver's.
 #[test]
 fn a_group_from_before_has_no_data_of_this_driver() {

@@ -81,16 +81,21 @@ fn control() -> [u64; 2] {
 }
 
 /// The BHRB's filter (MMCRA bits 32-33) and the sampling of a marked event (bit 63) are both set,
-/// and survive switches to another EBB task.
+/// and survive switches to another EBB task. QEMU shows a program all of MMCRA. By the ISA a program
+/// sees only the threshold counter.
 fn filter_beside_sampling() -> Outcome {
     const IFM_SHIFT: u32 = 30;
     const SAMPLE_ENABLE: u64 = 1;
+    const THRESHOLD_COUNTER: u64 = 0x3ff8_0000;
     cpu::pin()?;
     for ifm in (0..=3).filter_map(Ifm::new) {
         let event = session::schedule(&ebb::event(MARKED | config::bhrb(ifm)))?;
         let first = control();
         println!("MMCR1, MMCRA: {first:x?}");
         let [_, mmcra] = first;
+        if mmcra & !THRESHOLD_COUNTER == 0 {
+            return ktap::skip("MMCRA shows only the threshold counter");
+        }
         check!(
             mmcra & SAMPLE_ENABLE != 0 && mmcra >> IFM_SHIFT & 3 == ifm as u64,
             "filter {ifm:?}: MMCRA is {mmcra:#x}"

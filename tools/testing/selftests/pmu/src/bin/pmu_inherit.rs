@@ -60,6 +60,18 @@ fn groups_are_inherited() -> Outcome {
     Ok(())
 }
 
+/// A group cannot count any more, because two of its events need the same counter and the first was
+/// enabled last. A fork succeeds nevertheless.
+fn group_that_cannot_count_is_inherited() -> Outcome {
+    let attr = |code| Attr::raw(code).inherit(true);
+    let leader = attr(RUN_INSTRUCTIONS).open()?;
+    let first = attr(on_pmc(2, INSTRUCTIONS)).open_in(Some(&leader))?;
+    let _second = attr(on_pmc(2, CYCLES)).open_with(&leader)?;
+    first.enable()?;
+    leader.enable()?;
+    child()?.join()
+}
+
 fn threads_are_added() -> Outcome {
     let event = inherited()?;
     let threads: Vec<_> = (0..4).map(|_| thread::spawn(|| work::run(WORK))).collect();
@@ -73,5 +85,5 @@ fn threads_are_added() -> Outcome {
 
 ktap::main! {
     child_is_added, grandchildren_are_added,
-    groups_are_inherited, threads_are_added,
+    groups_are_inherited, group_that_cannot_count_is_inherited, threads_are_added,
 }
