@@ -117,7 +117,7 @@ names() {
 	folders | while read -r folder; do
 		printf 's/%s/./g\n' "$(literal "$folder")"
 	done
-	echo 's,/home/[^/ ]*,/home/USER,g'
+	printf '%s\n' 's,\(/home/\)[^/ ]*,\1USER,g'
 	[ "${SUDO_USER:-root}" = root ] || printf 's/\\b%s\\b/USER/g\n' "$(literal "$SUDO_USER")"
 	name=$(uname -n)
 	for host in "$name" "${name%%.*}"; do

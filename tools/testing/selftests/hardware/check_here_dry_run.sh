@@ -15,6 +15,8 @@ HOST=no-such-host-name
 hostname "$HOST"
 # The name of the user who calls sudo. Words that contain it are not replaced.
 CALLER=nosuchuser
+# The folder with the homes of users. Names in it are replaced.
+HOMES=/home
 report=$work/report
 settings='/proc/sys/kernel/perf_event_paranoid /proc/sys/kernel/perf_cpu_time_max_percent
 	/proc/sys/kernel/perf_event_max_sample_rate /proc/sys/kernel/pid_max'
@@ -27,7 +29,7 @@ kernels_own() {
 	cat >"$work/own/failing_test" <<-END
 		echo 20000 >/proc/sys/kernel/pid_max
 		echo "cause of the failure, on \$(uname -n) in $programs"
-		echo "paths: /home/other-user/file /srv/$CALLER/file $work/own/file $work/link/file ${CALLER}s"
+		echo "paths: $HOMES/other-user/file /srv/$CALLER/file $work/own/file $work/link/file ${CALLER}s"
 		exit 1
 	END
 	for own in "$work/own"/*_test; do
@@ -80,7 +82,7 @@ under_both_drivers() {
 		grep -qx 'tests pass:1 fail:1 skip:1' "$work/part" || fail "$(cat "$work/part")"
 		grep -qx 'skipped: skipping_test # SKIP skip: not here' "$work/part" || fail "$(cat "$work/part")"
 		grep -qx '# cause of the failure, on HOST in \.' "$work/part" || fail "$(cat "$work/part")"
-		grep -qx "# paths: /home/USER/file /srv/USER/file \./file \./file ${CALLER}s" "$work/part" ||
+		grep -qx "# paths: $HOMES/USER/file /srv/USER/file \./file \./file ${CALLER}s" "$work/part" ||
 			fail "$(cat "$work/part")"
 	done
 	part 'module: kernel log' | grep -qE 'ebb_pmu: .*mode (full|ebb)' || fail "no line of the insertion"
