@@ -201,7 +201,6 @@ static void branch_filters(void)
 	for (unsigned int i = 0; i < ARRAY_SIZE(filters); i++) {
 		int fd = open_event(CYCLES | EBB_PMU_CONFIG_BHRB |
 				    filters[i] << EBB_PMU_CONFIG_IFM_SHIFT);
-
 		unsigned long mmcra = mfspr(EBB_PMU_SPR_MMCRA);
 
 		if (filters[i] && !(mmcra & ~THRESHOLD_COUNTER))
