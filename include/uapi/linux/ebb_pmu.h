@@ -56,4 +56,7 @@
 /* MMCR2[FC1P] to [FC6P]: PMC1 to PMC6 are frozen in problem state. */
 #define EBB_PMU_MMCR2_USER	0x4020100804020000ULL
 
+/* The threshold counter, the only part of MMCRA that problem state sees. */
+#define EBB_PMU_MMCRA_USER	0x3ff80000ULL
+
 #endif

@@ -16,7 +16,6 @@
 #define PERIOD		10000
 #define OVERFLOW	0x80000000UL
 #define EBBS		1000
-#define THRESHOLD_COUNTER	0x3ff80000UL	/* in MMCRA */
 
 #define __stringify_1(x)	#x
 #define __stringify(x)	__stringify_1(x)
@@ -203,7 +202,7 @@ static void branch_filters(void)
 				    filters[i] << EBB_PMU_CONFIG_IFM_SHIFT);
 		unsigned long mmcra = mfspr(EBB_PMU_SPR_MMCRA);
 
-		if (filters[i] && !(mmcra & ~THRESHOLD_COUNTER))
+		if (filters[i] && !(mmcra & ~EBB_PMU_MMCRA_USER))
 			skip = "MMCRA shows only the threshold counter";
 		else
 			check((mmcra >> 30 & 3) == filters[i]);
