@@ -38,6 +38,7 @@ use super::{
     },
     vtable::VTable,
     CpuContexts,
+    IrqsOff,
     PerfEvent, //
 };
 use core::{
@@ -416,7 +417,10 @@ impl<T: SharedPmu> Interposed<T> {
             let this = Self::get();
             match this.owner() {
                 Owner::Interposed => VTable::<T, Self>::pmu_enable(pmu),
-                Owner::Registered => (this.other.pmu_enable)(pmu),
+                Owner::Registered => {
+                    (this.other.pmu_enable)(pmu);
+                    this.bound.driver().other_enabled(&IrqsOff::new());
+                }
             }
         }
     }
@@ -538,16 +542,24 @@ impl<T: SharedPmu> Interposed<T> {
         }
     }
 
-    /// Stores the replacements. `stop_machine()` calls this on all CPUs at the same time, with
-    /// interrupts off.
+    /// Stores the replacements, and takes the PMU of the current CPU if it has no events and the
+    /// interposed driver takes such PMUs. `stop_machine()` calls this on all CPUs at the same time,
+    /// with interrupts off.
     ///
     /// # Safety
     ///
     /// `this` must be an [`Interposed<T>`], in `INTERPOSED`.
     unsafe extern "C" fn install(this: *mut c_void) -> c_int {
-        // SAFETY: The caller guarantees the type. perf core calls no callback but `event_init`, see
-        // `Interposition::new`.
-        unsafe { Self::CALLBACKS.store((*this.cast::<Self>()).pmu.as_ptr()) };
+        // SAFETY: The caller guarantees the type.
+        let this = unsafe { &*this.cast::<Self>() };
+        // SAFETY: No callback but `event_init` is being executed, see `Interposition::new`.
+        unsafe { Self::CALLBACKS.store(this.pmu.as_ptr()) };
+        if this.bound.driver().takes_unused_pmus() {
+            // It fails if the other driver has events on this PMU, which keeps the PMU then.
+            // SAFETY: No callback but `event_init` is being executed. The other driver disables a
+            // PMU when its last event is deleted, and enables it only for an event.
+            let _ = unsafe { this.hand_to(Owner::Interposed) };
+        }
         0
     }
 

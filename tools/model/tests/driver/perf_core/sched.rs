@@ -42,7 +42,9 @@ impl PerfCore {
         count.set(count.get() - 1);
         if count.get() == 0 {
             let mmcr0 = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR0));
-            ensure(mmcr0 & mmcr0::FC != 0, || {
+            // POWER8 comes up with an MMCR0 of 0. It stays so until one of two drivers uses it.
+            let is_unused = self.has_built_in() && mmcr0 == 0;
+            ensure(mmcr0 & mmcr0::FC != 0 || is_unused, || {
                 "the PMU runs while it is disabled".into()
             });
             call!(self.pmu(), pmu_enable(self.pmu()));
