@@ -123,12 +123,7 @@ pub(super) fn acquired(driver: &Driver, this_cpu: &ExclusiveCpu) {
 /// Clears the PMU and leaves it to the built-in driver.
 /// Implements [`crate::perf::SharedPmu::released`].
 pub(super) fn released(driver: &Driver, this_cpu: &ExclusiveCpu) {
-    let local = local_pmu(this_cpu.irqs_off());
-    if driver.hotplug.test_and_clear_came_up(this_cpu.id()) {
-        // Registers may be accessed only after this.
-        local.turn_on(driver.is_v31());
-    }
-    local.give_back(driver.register_set);
+    local_pmu(this_cpu.irqs_off()).give_back(driver.register_set);
 }
 
 /// Has KVM preserve the registers of a PMU of the built-in driver on bare metal. Implements
