@@ -25,7 +25,8 @@ use super::{
 use crate::{
     perf::{
         BuiltInPmu,
-        Interposition, //
+        Interposition,
+        IrqsOff, //
     },
     power::{
         exec::ExecWatch,
@@ -54,9 +55,7 @@ pub(crate) struct Interposed {
 impl Interposed {
     /// Begins to serve EBB events.
     ///
-    /// Fails with `EOPNOTSUPP` if the kernel is the hypervisor: KVM may leave a guest's registers
-    /// on a PMU there, and the model shows an EBB that no program asked for. Otherwise fails like
-    /// [`Takeover::new`](super::Takeover::new).
+    /// Fails like [`Takeover::new`](super::Takeover::new).
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
         let Parts {
             model,
@@ -65,10 +64,6 @@ impl Interposed {
             driver,
             exec,
         } = Parts::new(true)?;
-        if driver.platform.hypervisor_mode {
-            pr_err!("the ebb mode is for partitions and guests only, so far\n");
-            return Err(EOPNOTSUPP);
-        }
         let log = |e: &Error| {
             pr_err!("cannot serve EBB events of the PMU that counts cycles ({e:?})\n");
         };
@@ -128,10 +123,17 @@ pub(super) fn acquired(driver: &Driver, this_cpu: &ExclusiveCpu) {
 /// Clears the PMU and leaves it to the built-in driver.
 /// Implements [`crate::perf::SharedPmu::released`].
 pub(super) fn released(driver: &Driver, this_cpu: &ExclusiveCpu) {
-    let local = local_pmu(this_cpu.irqs_off());
-    if driver.hotplug.test_and_clear_came_up(this_cpu.id()) {
-        // Registers may be accessed only after this.
-        local.turn_on(driver.is_v31());
+    local_pmu(this_cpu.irqs_off()).give_back(driver.register_set);
+}
+
+/// Has KVM preserve the registers of a PMU of the built-in driver on bare metal. Implements
+/// [`crate::perf::SharedPmu::other_enabled`].
+///
+/// The built-in driver clears `pmcregs_in_use` when its last event is deleted. KVM could then leave
+/// a guest's registers on the PMU, and with the guest's MMCR0 a task whose EBB group is not on the
+/// PMU would get EBBs of the guest's alerts.
+pub(super) fn other_enabled(driver: &Driver, irqs_off: &IrqsOff<'_>) {
+    if driver.platform.hypervisor_mode {
+        local_pmu(irqs_off).set_in_use();
     }
-    local.give_back(driver.register_set);
 }

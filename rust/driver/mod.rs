@@ -261,4 +261,12 @@ impl perf::SharedPmu for Arc<Driver> {
     fn released(&self, this_cpu: &ExclusiveCpu) {
         interposed::released(self, this_cpu);
     }
+
+    fn takes_unused_pmus(&self) -> bool {
+        self.platform.hypervisor_mode
+    }
+
+    fn other_enabled(&self, irqs_off: &IrqsOff<'_>) {
+        interposed::other_enabled(self, irqs_off);
+    }
 }

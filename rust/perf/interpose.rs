@@ -38,6 +38,7 @@ use super::{
     },
     vtable::VTable,
     CpuContexts,
+    IrqsOff,
     PerfEvent, //
 };
 use core::{
@@ -46,6 +47,7 @@ use core::{
         NonNull, //
     },
     sync::atomic::{
+        AtomicBool,
         AtomicPtr,
         AtomicUsize,
         Ordering::{
@@ -56,10 +58,17 @@ use core::{
     }, //
 };
 use kernel::{
+    bindings::{
+        __cpuhp_remove_state,
+        __cpuhp_setup_state,
+        cpuhp_state,
+        cpuhp_state_CPUHP_AP_ONLINE_DYN, //
+    },
     error::{
         from_result,
         to_result, //
     },
+    interrupt::local_interrupt_disable,
     prelude::*,
     sync::Arc,
     time::{
@@ -137,6 +146,8 @@ struct Interposed<T: SharedPmu> {
     pmu: NonNull<bindings::pmu>,
     /// The other driver's callbacks.
     other: Callbacks,
+    /// Whether perf core has the replacements.
+    is_installed: AtomicBool,
     /// Number of calls of `event_init` that began.
     begun: AtomicUsize,
     /// Number of calls of `event_init` that ended.
@@ -212,8 +223,7 @@ impl<T: SharedPmu> Drivers for OnCpu<'_, T> {
     fn release(&self, driver: Owner) {
         match driver {
             Owner::Interposed => self.driver().released(self.cpu),
-            // Nothing is to be done: perf core has disabled the PMU, and this driver has no events
-            // on it.
+            // Nothing is to be done: this driver has no events on the PMU.
             Owner::Registered => {}
         }
     }
@@ -221,9 +231,9 @@ impl<T: SharedPmu> Drivers for OnCpu<'_, T> {
     fn acquire(&self, driver: Owner) {
         match driver {
             Owner::Interposed => self.driver().acquired(self.cpu),
-            // perf core did not call this if the CPU came up while the interposed driver had the
-            // PMU, and the other driver starts a PMU only after it has disabled it.
-            // SAFETY: Interrupts are off, and perf core has disabled the PMU.
+            // The other driver starts a PMU only after it has disabled it, and perf core may not
+            // have called this since the CPU came up.
+            // SAFETY: Interrupts are off, and the PMU has no events of this driver.
             Owner::Registered => unsafe {
                 (self.interposed.other.pmu_disable)(self.interposed.pmu.as_ptr());
             },
@@ -268,6 +278,7 @@ impl<T: SharedPmu> Interposed<T> {
         try_pin_init!(Self {
             pmu,
             other,
+            is_installed: AtomicBool::new(false),
             begun: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
             bound <- bound,
@@ -416,7 +427,10 @@ impl<T: SharedPmu> Interposed<T> {
             let this = Self::get();
             match this.owner() {
                 Owner::Interposed => VTable::<T, Self>::pmu_enable(pmu),
-                Owner::Registered => (this.other.pmu_enable)(pmu),
+                Owner::Registered => {
+                    (this.other.pmu_enable)(pmu);
+                    this.bound.driver().other_enabled(&IrqsOff::new());
+                }
             }
         }
     }
@@ -538,16 +552,73 @@ impl<T: SharedPmu> Interposed<T> {
         }
     }
 
-    /// Stores the replacements. `stop_machine()` calls this on all CPUs at the same time, with
-    /// interrupts off.
+    /// Takes the PMU of the current CPU if it has no events and the interposed driver takes such
+    /// PMUs.
     ///
     /// # Safety
     ///
-    /// `this` must be an [`Interposed<T>`], in `INTERPOSED`.
+    /// Interrupts must be off, and no callback but `event_init` may be executing on this CPU.
+    unsafe fn take_unused(&self) {
+        if self.bound.driver().takes_unused_pmus() {
+            // It fails if the other driver has events on this PMU, and keeps it.
+            // SAFETY: The caller guarantees that no callback is executing. Without events neither
+            // driver runs the PMU.
+            let _ = unsafe { self.hand_to(Owner::Interposed) };
+        }
+    }
+
+    /// The hotplug core calls this on a CPU that came up, before tasks run on it.
+    ///
+    /// # Safety
+    ///
+    /// `INTERPOSED` must be an [`Interposed<T>`].
+    unsafe extern "C" fn online(_cpu: c_uint) -> c_int {
+        let _off = local_interrupt_disable();
+        // SAFETY: The caller guarantees it.
+        let this = unsafe { Self::get() };
+        if this.is_installed.load(Relaxed) {
+            // SAFETY: Interrupts are off, and the hotplug core calls this in a thread, so no
+            // callback is executing on this CPU.
+            unsafe { this.take_unused() };
+        }
+        0
+    }
+
+    /// The hotplug core calls this on a CPU that goes offline, after tasks have left it. Otherwise
+    /// the registers of a program would still be there when the CPU comes up, perhaps after the
+    /// module was removed.
+    ///
+    /// # Safety
+    ///
+    /// `INTERPOSED` must be an [`Interposed<T>`].
+    unsafe extern "C" fn offline(_cpu: c_uint) -> c_int {
+        let _off = local_interrupt_disable();
+        // SAFETY: The caller guarantees it.
+        let this = unsafe { Self::get() };
+        if this.is_installed.load(Relaxed) {
+            // SAFETY: Interrupts are off, and the hotplug core calls this in a thread, so no
+            // callback is executing on this CPU. Without events the PMU is not running.
+            if unsafe { this.hand_to(Owner::Registered) }.is_err() {
+                pr_err!("events were on the PMU of a CPU that goes offline\n");
+            }
+        }
+        0
+    }
+
+    /// Stores the replacements, and may take the PMU of the current CPU. `stop_machine()` calls
+    /// this on all CPUs at the same time, with interrupts off.
+    ///
+    /// # Safety
+    ///
+    /// `this` must be an [`Interposed<T>`], in `INTERPOSED`. Interrupts must be off.
     unsafe extern "C" fn install(this: *mut c_void) -> c_int {
-        // SAFETY: The caller guarantees the type. perf core calls no callback but `event_init`, see
-        // `Interposition::new`.
-        unsafe { Self::CALLBACKS.store((*this.cast::<Self>()).pmu.as_ptr()) };
+        // SAFETY: The caller guarantees the type.
+        let this = unsafe { &*this.cast::<Self>() };
+        // SAFETY: No callback but `event_init` is being executed, see `Interposition::new`.
+        unsafe { Self::CALLBACKS.store(this.pmu.as_ptr()) };
+        this.is_installed.store(true, Relaxed);
+        // SAFETY: Interrupts are off, and no callback but `event_init` is being executed.
+        unsafe { this.take_unused() };
         0
     }
 
@@ -566,6 +637,7 @@ impl<T: SharedPmu> Interposed<T> {
         let given = unsafe { this.hand_to(Owner::Registered) };
         // SAFETY: No callback but `event_init` is being executed, see `Interposition::new`.
         unsafe { this.other.store(this.pmu.as_ptr()) };
+        this.is_installed.store(false, Relaxed);
         from_result(|| given.map(|()| 0))
     }
 }
@@ -575,9 +647,12 @@ impl<T: SharedPmu> Interposed<T> {
 ///
 /// # Invariants
 ///
-/// `INTERPOSED` points to `interposed`, and its PMU has the callbacks of `Interposed<T>`.
+/// `INTERPOSED` points to `interposed`, and its PMU has the callbacks of `Interposed<T>`. `hotplug`
+/// was set up.
 pub(crate) struct Interposition<T: SharedPmu> {
     interposed: Pin<KBox<Interposed<T>>>,
+    /// The hotplug core's number for `online` and `offline`.
+    hotplug: cpuhp_state,
 }
 
 impl<T: SharedPmu> Interposition<T> {
@@ -606,17 +681,39 @@ impl<T: SharedPmu> Interposition<T> {
         INTERPOSED
             .compare_exchange(null_mut(), this, Release, Relaxed)
             .map_err(|_| EBUSY)?;
+        // Must precede `install`, so that no CPU is missed: the hotplug core does not call
+        // `online` for the CPUs that are online now.
+        // SAFETY: The hotplug core may call `online` and `offline` until `drop`.
+        let hotplug = unsafe {
+            __cpuhp_setup_state(
+                cpuhp_state_CPUHP_AP_ONLINE_DYN,
+                c"perf/ebb_pmu:shared".as_char_ptr(),
+                false,
+                Some(Interposed::<T>::online),
+                Some(Interposed::<T>::offline),
+                false,
+            )
+        };
+        if let Err(error) = to_result(hotplug) {
+            INTERPOSED.store(null_mut(), Release);
+            return Err(error);
+        }
         // While all CPUs are stopped, no callback but `event_init` is being executed: perf core
         // calls the others with interrupts off, so a thread that stops a CPU cannot preempt them.
         // Events of the other driver may be on the PMUs, such as events that follow a CPU.
         // SAFETY: `install` may be called with `this`, which lives until `drop`.
         let stored = unsafe { bindings::ebb_perf_stop_cpus(Some(Interposed::<T>::install), this) };
         if let Err(error) = to_result(stored) {
+            // SAFETY: The state was set up above. `online` and `offline` do nothing.
+            unsafe { __cpuhp_remove_state(hotplug, false) };
             INTERPOSED.store(null_mut(), Release);
             return Err(error);
         }
         // INVARIANT: `INTERPOSED` and the callbacks were stored just now.
-        Ok(Self { interposed })
+        Ok(Self {
+            interposed,
+            hotplug,
+        })
     }
 }
 
@@ -629,6 +726,8 @@ impl<T: SharedPmu> Drop for Interposition<T> {
         if removed != 0 {
             pr_err!("events were on a PMU that its driver got back ({removed})\n");
         }
+        // SAFETY: By the type invariants `new` set up the state.
+        unsafe { __cpuhp_remove_state(self.hotplug, false) };
         // perf core has no pointers to this code any more. But a task may have read the pointer to
         // `event_init` before and not have entered the function, may be in it, where it may sleep,
         // or may be returning from it or from `destroy`. While tasks enter and return they do not

@@ -5,7 +5,8 @@
 //! At any time one driver has the PMU of a CPU, and only that driver accesses the registers. A
 //! driver keeps the PMU after its last event was deleted, so that a task which is scheduled in
 //! again finds the PMU in the state in which it left it. The other driver gets the PMU with its
-//! first event, but never while the first driver has events there.
+//! first event, but never while the first driver has events there. Without events a PMU also
+//! changes hands when a CPU comes up or goes offline, and when the interposition begins or ends.
 
 use super::PmiCell;
 use kernel::prelude::*;
@@ -20,7 +21,7 @@ pub(super) enum Owner {
 }
 
 /// The operations of both drivers that [`Ownership::hand_to`] needs, on the current CPU. perf core
-/// has disabled the PMU.
+/// has disabled the PMU, or it has no events.
 pub(super) trait Drivers {
     /// Whether the driver has an event on the PMU.
     fn has_events(&self, driver: Owner) -> bool;

@@ -205,4 +205,12 @@ pub(crate) trait SharedPmu: Pmu {
 
     /// Leaves the PMU of this CPU to the other driver. The PMU is frozen, and has no event.
     fn released(&self, cpu: &Exclusive<Self>);
+
+    /// Returns whether this driver takes the PMUs without events when it is interposed, and when a
+    /// CPU comes up. Otherwise it takes each with its first event there.
+    fn takes_unused_pmus(&self) -> bool;
+
+    /// The other driver has enabled the PMU of this CPU, or has left it disabled because it has no
+    /// events there.
+    fn other_enabled(&self, irqs_off: &IrqsOff<'_>);
 }

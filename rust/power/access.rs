@@ -5,7 +5,7 @@
 //! Before ISA v3.1 MMCR0\[PMCC\] is 0b00 when a CPU comes up, so programs could read what other
 //! programs, or a guest, left in the registers. The driver closes a PMU (denies access) whenever it
 //! stops or starts it; this file closes those that the driver has not used yet. Only the `full`
-//! mode uses it: in the `ebb` mode those PMUs are the built-in driver's.
+//! mode uses it.
 //!
 //! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
 
@@ -56,8 +56,8 @@ static REOPENING: AtomicBool = AtomicBool::new(false);
 static IS_V31: AtomicBool = AtomicBool::new(false);
 
 /// Reopens the PMU of a CPU if [`REOPENING`] is set. The hotplug core calls this on all CPUs when
-/// [`ClosedPmus`] is dropped, and on a CPU that goes offline. The latter stays closed, because the
-/// kernel writes MMCR0 when the CPU comes up again. [`close`] has made the registers usable there.
+/// [`ClosedPmus`] is dropped, and on a CPU that goes offline, whose PMU stays closed. [`close`] has
+/// made the registers usable there.
 ///
 /// # Safety
 ///

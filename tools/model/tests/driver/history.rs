@@ -115,9 +115,7 @@ fn histories(processor: Processor) {
     assert!(rare.is_none(), "{processor:?}: {rare:?} of {steps} steps");
 }
 
-/// Runs histories in partitions in which the driver is interposed. Bare metal is left out, because
-/// there KVM may leave a guest's registers on a PMU that the built-in driver does not use, and that
-/// driver does not clear them.
+/// Runs histories in which the driver is interposed.
 fn interposed_histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000) / 4;
@@ -126,6 +124,7 @@ fn interposed_histories(processor: Processor) {
         steps,
         |round, random| {
             let kind = Kind {
+                hypervisor: round & 8 != 0,
                 is_dedicated: round & 1 != 0,
                 sdar_changes: round & 2 != 0,
                 ebbs_outlive_ebe: round & 4 != 0,

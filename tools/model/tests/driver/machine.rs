@@ -147,6 +147,8 @@ pub fn restart(cpu: usize) {
         new.lppaca.yield_count = yield_count;
         if machine.kind.hypervisor {
             new.facility = machine.cpus[cpu].facility.clone();
+            // The paca stays as it is.
+            new.lppaca.pmcregs_in_use = machine.cpus[cpu].lppaca.pmcregs_in_use;
             new.facility.sleep(Idle::Offline);
             new.forget_alerts();
         } else {

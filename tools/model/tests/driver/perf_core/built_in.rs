@@ -191,6 +191,9 @@ unsafe extern "C" fn pmu_disable(_pmu: *mut pmu) {
     ensure(!is_programs, || {
         "the built-in driver disables a PMU with EBBs".into()
     });
+    if found & mmcr0::EBE != 0 {
+        save_program_registers(found);
+    }
     let access = mmcr0::EBE | mmcr0::BHRBA | mmcr0::PMCC | mmcr0::PMAO | mmcr0::PMAE;
     let value = found & !(access | mmcr0::FC56) | mmcr0::FC;
     mtspr(spr::MMCR0, value | if v31 { mmcr0::PMCCEXT } else { 0 });
@@ -200,6 +203,17 @@ unsafe extern "C" fn pmu_disable(_pmu: *mut pmu) {
     crate::power::spr::synchronize();
     mtspr(spr::SDAR, 0);
     mtspr(spr::SIAR, 0);
+}
+
+/// Saves registers in the current task, as if its EBB group were on the PMU (`ebb_switch_out()`).
+fn save_program_registers(mmcr0: u64) {
+    const USER: u64 = mmcr0::FC | mmcr0::PMAE | mmcr0::PMAO;
+    let [mmcr2, siar, sdar, sier] = [spr::MMCR2, spr::SIAR, spr::SDAR, spr::SIER].map(mfspr);
+    // SAFETY: There always is a current task, and this is the only thread.
+    let thread = unsafe { &mut (*crate::power::spr::current_task()).thread };
+    thread.mmcr0 = (mmcr0 & USER) as _;
+    thread.mmcr2 = (mmcr2 & mmcr2::FREEZE) as _;
+    (thread.siar, thread.sdar, thread.sier) = (siar as _, sdar as _, sier as _);
 }
 
 unsafe extern "C" fn pmu_enable(_pmu: *mut pmu) {
