@@ -7,7 +7,7 @@
 //! which driver has the PMU of a CPU. This driver keeps the PMU after the last EBB event was
 //! deleted, so a program that is scheduled in again finds it in the same state as in `full` mode.
 //! Until then the PMU is frozen and closed to programs. When the built-in driver adds an event, the
-//! PMU is cleared and given back.
+//! PMU is cleared and given back. On bare metal this driver also takes the PMUs without events.
 //!
 //! The built-in driver handles PMIs, because no alert raises a PMI under EBE. In QEMU some alerts
 //! do, and this driver handles those of the CPUs whose PMU it has.
@@ -123,10 +123,15 @@ pub(super) fn acquired(driver: &Driver, this_cpu: &ExclusiveCpu) {
 /// Clears the PMU and leaves it to the built-in driver.
 /// Implements [`crate::perf::SharedPmu::released`].
 pub(super) fn released(driver: &Driver, this_cpu: &ExclusiveCpu) {
-    local_pmu(this_cpu.irqs_off()).give_back(driver.register_set);
+    let local = local_pmu(this_cpu.irqs_off());
+    if driver.hotplug.test_and_clear_came_up(this_cpu.id()) {
+        // Registers may be accessed only after this.
+        local.turn_on(driver.is_v31());
+    }
+    local.give_back(driver.register_set);
 }
 
-/// Has KVM preserve the registers of a PMU of the built-in driver on bare metal. Implements
+/// Makes KVM preserve the registers of a PMU of the built-in driver on bare metal. Implements
 /// [`crate::perf::SharedPmu::other_enabled`].
 ///
 /// The built-in driver clears `pmcregs_in_use` when its last event is deleted. KVM could then leave

@@ -289,12 +289,12 @@ impl<T: SharedPmu> Interposed<T> {
     ///
     /// # Safety
     ///
-    /// The caller must be one of [`Interposed::CALLBACKS`] or `destroy`, or be called by one of
-    /// them.
+    /// The caller must be one of [`Interposed::CALLBACKS`], `destroy` or `online`, or be called by
+    /// one of them.
     #[inline]
     unsafe fn get<'a>() -> &'a Self {
-        // SAFETY: `INTERPOSED` is set before perf core gets the callbacks, and reset after the last
-        // call. It has the type of the callbacks.
+        // SAFETY: `INTERPOSED` is set before perf core and the hotplug core get the callbacks, and
+        // reset after the last call. It has the type of the callbacks.
         unsafe { &*INTERPOSED.load(Relaxed).cast() }
     }
 
@@ -574,32 +574,17 @@ impl<T: SharedPmu> Interposed<T> {
     /// `INTERPOSED` must be an [`Interposed<T>`].
     unsafe extern "C" fn online(_cpu: c_uint) -> c_int {
         let _off = local_interrupt_disable();
-        // SAFETY: The caller guarantees it.
+        // SAFETY: This is `online`.
         let this = unsafe { Self::get() };
         if this.is_installed.load(Relaxed) {
+            // The interposed driver may have had the PMU when the CPU went offline, but the
+            // registers have changed since then. This succeeds: no task has run here, so that
+            // driver has no events.
             // SAFETY: Interrupts are off, and the hotplug core calls this in a thread, so no
             // callback is executing on this CPU.
-            unsafe { this.take_unused() };
-        }
-        0
-    }
-
-    /// The hotplug core calls this on a CPU that goes offline, after tasks have left it. Otherwise
-    /// the registers of a program would still be there when the CPU comes up, perhaps after the
-    /// module was removed.
-    ///
-    /// # Safety
-    ///
-    /// `INTERPOSED` must be an [`Interposed<T>`].
-    unsafe extern "C" fn offline(_cpu: c_uint) -> c_int {
-        let _off = local_interrupt_disable();
-        // SAFETY: The caller guarantees it.
-        let this = unsafe { Self::get() };
-        if this.is_installed.load(Relaxed) {
-            // SAFETY: Interrupts are off, and the hotplug core calls this in a thread, so no
-            // callback is executing on this CPU. Without events the PMU is not running.
-            if unsafe { this.hand_to(Owner::Registered) }.is_err() {
-                pr_err!("events were on the PMU of a CPU that goes offline\n");
+            unsafe {
+                let _ = this.hand_to(Owner::Registered);
+                this.take_unused();
             }
         }
         0
@@ -651,7 +636,7 @@ impl<T: SharedPmu> Interposed<T> {
 /// was set up.
 pub(crate) struct Interposition<T: SharedPmu> {
     interposed: Pin<KBox<Interposed<T>>>,
-    /// The hotplug core's number for `online` and `offline`.
+    /// The hotplug core's number for `online`.
     hotplug: cpuhp_state,
 }
 
@@ -659,8 +644,8 @@ impl<T: SharedPmu> Interposition<T> {
     /// Interposes `driver` at the PMU of `built_in`.
     ///
     /// Fails with `EBUSY` if that PMU may be unregistered, if it is not the core PMU
-    /// (`PERF_TYPE_RAW`), or if there is an interposition already. Also fails with `ENOMEM`, and
-    /// like `driver`.
+    /// (`PERF_TYPE_RAW`), or if there is an interposition already. Also fails with `ENOMEM`, with
+    /// `ENOSPC` if the hotplug core has no free state, and like `driver`.
     ///
     /// # Safety
     ///
@@ -683,14 +668,15 @@ impl<T: SharedPmu> Interposition<T> {
             .map_err(|_| EBUSY)?;
         // Must precede `install`, so that no CPU is missed: the hotplug core does not call
         // `online` for the CPUs that are online now.
-        // SAFETY: The hotplug core may call `online` and `offline` until `drop`.
+        // SAFETY: The hotplug core may call `online` until the state is removed, and `INTERPOSED`
+        // is `this` until then.
         let hotplug = unsafe {
             __cpuhp_setup_state(
                 cpuhp_state_CPUHP_AP_ONLINE_DYN,
                 c"perf/ebb_pmu:shared".as_char_ptr(),
                 false,
                 Some(Interposed::<T>::online),
-                Some(Interposed::<T>::offline),
+                None,
                 false,
             )
         };
@@ -704,7 +690,7 @@ impl<T: SharedPmu> Interposition<T> {
         // SAFETY: `install` may be called with `this`, which lives until `drop`.
         let stored = unsafe { bindings::ebb_perf_stop_cpus(Some(Interposed::<T>::install), this) };
         if let Err(error) = to_result(stored) {
-            // SAFETY: The state was set up above. `online` and `offline` do nothing.
+            // SAFETY: The state was set up above.
             unsafe { __cpuhp_remove_state(hotplug, false) };
             INTERPOSED.store(null_mut(), Release);
             return Err(error);

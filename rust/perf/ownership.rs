@@ -5,8 +5,8 @@
 //! At any time one driver has the PMU of a CPU, and only that driver accesses the registers. A
 //! driver keeps the PMU after its last event was deleted, so that a task which is scheduled in
 //! again finds the PMU in the state in which it left it. The other driver gets the PMU with its
-//! first event, but never while the first driver has events there. Without events a PMU also
-//! changes hands when a CPU comes up or goes offline, and when the interposition begins or ends.
+//! first event, but never while the first driver has events there. Without events a PMU may also
+//! change hands when its CPU comes up, and when the interposition begins or ends.
 
 use super::PmiCell;
 use kernel::prelude::*;

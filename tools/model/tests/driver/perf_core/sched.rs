@@ -4,10 +4,10 @@
 
 use super::{Context, Event, PerfCore, built_in};
 use crate::{
-    machine::{ensure, with_cpu, with_machine},
+    machine::{ensure, with_cpu},
     perf_bindings::*,
 };
-use pmu_model::{Isa, mmcr0, spr};
+use pmu_model::{mmcr0, spr};
 use std::rc::Rc;
 
 /// Kinds of groups, as a set.
@@ -42,11 +42,7 @@ impl PerfCore {
         count.set(count.get() - 1);
         if count.get() == 0 {
             let mmcr0 = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR0));
-            // On bare metal POWER8 comes up with an MMCR0 of 0, until one of two drivers uses it.
-            let kind = with_machine(|machine| machine.kind);
-            let may_run =
-                kind.is_interposed && kind.hypervisor && kind.processor.isa() == Isa::V207;
-            ensure(mmcr0 & mmcr0::FC != 0 || may_run && mmcr0 == 0, || {
+            ensure(mmcr0 & mmcr0::FC != 0, || {
                 "the PMU runs while it is disabled".into()
             });
             call!(self.pmu(), pmu_enable(self.pmu()));

@@ -242,6 +242,17 @@ fn counters_that_run_when_the_pmu_changes_hands_are_frozen() {
     });
 }
 
+/// POWER8 comes up with a PMU that runs, and that programs may read.
+#[test]
+fn the_pmu_of_a_cpu_that_comes_up_again_is_taken_again() {
+    in_each(bare_metal, |world, _| {
+        world.step(&Op::Offline(1));
+        world.step(&Op::Online(1));
+        let mmcr0 = with_machine(|machine| machine.cpus[1].facility.mfspr(spr::MMCR0));
+        assert!(mmcr0 & mmcr0::FC != 0, "the PMU runs: {mmcr0:#x}");
+    });
+}
+
 /// A program with an EBB group of the built-in driver opens another group, which is this driver's.
 #[test]
 fn a_group_from_before_has_no_data_of_this_driver() {
