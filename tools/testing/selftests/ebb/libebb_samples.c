@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <asm/cputable.h>
 #include <asm/ptrace.h>
-#include <linux/ebb_pmu.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -16,6 +15,7 @@
 #define SDARV	0x200000UL	/* SIER: SDAR is valid */
 #define OTHERS	0x5a5aUL	/* other bits of SIER */
 #define SE	1UL		/* MMCRA: marked instructions are sampled */
+#define MMCRA_USER	0x3ff80000UL	/* the bits of MMCRA that a program sees */
 
 /* Values that a processor with samples could have in the registers; QEMU has zeroes there. */
 static const struct sample {
@@ -90,7 +90,7 @@ static void emulate(int number, siginfo_t *info, void *ucontext)
 		value = sample->sier;
 		break;
 	case 770:
-		value = sample->mmcra & EBB_PMU_MMCRA_USER;
+		value = sample->mmcra & MMCRA_USER;
 		break;
 	case 780:
 		value = sample->siar;
