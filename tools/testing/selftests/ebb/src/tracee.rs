@@ -4,12 +4,14 @@
 //! Layouts: `ebb_get` and `pmu_get` in the kernel's
 //! `arch/powerpc/kernel/ptrace/ptrace-view.c`.
 
+use crate::session;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr2;
 use ktap::Failure;
 use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::process::Link;
 use ktap::process::Peer;
 use std::fs::File;
 use std::io;
@@ -298,6 +300,34 @@ unsafe fn request(what: u32, pid: libc::pid_t, address: usize, data: usize) -> i
     // SAFETY: The caller guarantees valid arguments.
     ktap::os_result(unsafe { libc::ptrace(what, pid, address, data) } as libc::c_int)?;
     Ok(())
+}
+
+/// Cycles between two EBBs of [`busy_peer`].
+pub const PERIOD: u32 = 5000;
+
+/// Takes EBBs with `tag` in MMCR2 until the parent sends a message. Fails unless all EBBs have come
+/// by then.
+fn busy(parent: &mut Link, tag: Mmcr2) -> Outcome {
+    let event = session::cycles(PERIOD)?;
+    tag.write();
+    session::wait_for(5, PERIOD)?;
+    parent.tell()?;
+    // The parent sends a message only when its tracing is done.
+    while !parent.is_told() {
+        session::work_for(50_000);
+        check!(Mmcr2::read() == tag, "{:?}", Mmcr2::read());
+    }
+    parent.listen()?;
+    session::wait_for(ebb::count() + 100, PERIOD)?;
+    session::end(event)
+}
+
+/// Spawns a process that takes EBBs with `tag` in MMCR2 until the caller sends it a message, and
+/// waits until it has begun.
+pub fn busy_peer(tag: Mmcr2) -> Result<Peer, Failure> {
+    let mut peer = Peer::spawn(|parent| busy(parent, tag))?;
+    peer.listen()?;
+    Ok(peer)
 }
 
 /// Waits until all processes have ended. If `progress` does not change for two minutes they hang:

@@ -13,8 +13,10 @@ use ebb::spr;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::tracee::EbbState;
+use ebb_selftests::tracee::PERIOD;
 use ebb_selftests::tracee::PmuState;
 use ebb_selftests::tracee::Tracee;
+use ebb_selftests::tracee::busy_peer;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
@@ -28,7 +30,6 @@ use pmu_selftests::machine;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
-const PERIOD: u32 = 5000;
 const TAG: Mmcr2 = Mmcr2::freeze_problem(Pmc::Pmc3);
 const OTHER_TAG: Mmcr2 = Mmcr2::freeze_problem(Pmc::Pmc4);
 
@@ -39,30 +40,6 @@ fn has_no_data(state: std::io::Result<EbbState>) -> Result<bool, Failure> {
         Err(error) if error.raw_os_error() == Some(libc::ENODATA) => Ok(true),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Takes EBBs every `PERIOD` cycles with `tag` in MMCR2 until the parent sends a message. Fails
-/// unless all EBBs have come by then.
-fn busy(parent: &mut Link, tag: Mmcr2) -> Outcome {
-    let event = session::cycles(PERIOD)?;
-    tag.write();
-    session::wait_for(5, PERIOD)?;
-    parent.tell()?;
-    // The parent sends a message only when its tracing is done.
-    while !parent.is_told() {
-        session::work_for(50_000);
-        check!(Mmcr2::read() == tag, "{:?}", Mmcr2::read());
-    }
-    parent.listen()?;
-    session::wait_for(ebb::count() + 100, PERIOD)?;
-    session::end(event)
-}
-
-/// Spawns a [`busy`] process, and waits until it has begun.
-fn busy_peer(tag: Mmcr2) -> Result<Peer, Failure> {
-    let mut peer = Peer::spawn(|parent| busy(parent, tag))?;
-    peer.listen()?;
-    Ok(peer)
 }
 
 /// A task that never had an EBB event has no EBB state, even if its parent and its neighbour on the

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! BPF programs on samples (PERF_EVENT_IOC_SET_BPF). Such a program runs at each sample, reads the
 //! event's count, the sample's period and the registers of the interrupted program, and decides
-//! whether the kernel keeps the sample.
+//! whether the kernel keeps the sample. Others read a CPU's event at each switch of tasks, as those
+//! of `perf stat --bpf-counters` do.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,6 +10,7 @@ use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 
 use ktap::Failure;
+use ktap::process::give_way;
 use pmu_selftests::check_status;
 use pmu_selftests::fields::sample::IP;
 use pmu_selftests::known;
@@ -21,11 +23,16 @@ use pmu_selftests::prelude::*;
 /// Commands of bpf(2) and their arguments (linux/bpf.h).
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOKUP_ELEM: libc::c_int = 1;
+const MAP_UPDATE_ELEM: libc::c_int = 2;
 const PROG_LOAD: libc::c_int = 5;
+const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const MAP_TYPE_ARRAY: u32 = 2;
+const MAP_TYPE_PERF_EVENT_ARRAY: u32 = 4;
 const PROG_TYPE_PERF_EVENT: u32 = 7;
+const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const PSEUDO_MAP_FD: u8 = 1;
 const FUNC_MAP_LOOKUP_ELEM: i32 = 1;
+const FUNC_PERF_EVENT_READ_VALUE: i32 = 55;
 const FUNC_PERF_PROG_READ_VALUE: i32 = 56;
 /// PERF_EVENT_IOC_SET_BPF.
 const SET_BPF: libc::Ioctl = 0x8004_2408_u32 as libc::Ioctl;
@@ -102,16 +109,13 @@ fn call(function: i32) -> u64 {
     insn(0x85, [0, 0], 0, function)
 }
 
-/// Returns the BPF program. Its r6 points to the context, r7 to the [`Seen`] in the map, and r10 to
-/// the end of its stack.
-fn program(map: &OwnedFd, keeps_samples: bool) -> Vec<u64> {
-    const JUMP_IF_ZERO: u8 = 0x15;
-    const JUMP_IF_NOT_LESS: u8 = 0x3d;
-    const JUMP_IF_LESS: u8 = 0xad;
-    const EXIT: u8 = 0x95;
-    let code = known::code();
+const JUMP_IF_ZERO: u8 = 0x15;
+const EXIT: u8 = 0x95;
+
+/// Returns the start of a BPF program, after which r7 points to the map's value. If there is none,
+/// the program skips `rest` further instructions. r10 points to the end of its stack.
+fn lookup(map: &OwnedFd, rest: i16) -> Vec<u64> {
     let mut text = vec![
-        move_register(6, 1),
         // Store the key 0 below the end of the stack.
         insn(0x62, [10, 0], -4, 0),
         move_register(2, 10),
@@ -121,8 +125,20 @@ fn program(map: &OwnedFd, keeps_samples: bool) -> Vec<u64> {
     text.extend([
         call(FUNC_MAP_LOOKUP_ELEM),
         // An array has every key, but the verifier requires a check of the result.
-        insn(JUMP_IF_ZERO, [0, 0], 20, 0),
+        insn(JUMP_IF_ZERO, [0, 0], rest + 1, 0),
         move_register(7, 0),
+    ]);
+    text
+}
+
+/// Returns the BPF program on samples. Its r6 points to the context, r7 to the [`Seen`] in the map.
+fn program(map: &OwnedFd, keeps_samples: bool) -> Vec<u64> {
+    const JUMP_IF_NOT_LESS: u8 = 0x3d;
+    const JUMP_IF_LESS: u8 = 0xad;
+    let code = known::code();
+    let mut text = vec![move_register(6, 1)];
+    text.extend(lookup(map, 19));
+    text.extend([
         move_constant(1, 1),
         add_to_memory(7, 0, 1),
         load(1, 6, SAMPLE_PERIOD),
@@ -147,6 +163,49 @@ fn program(map: &OwnedFd, keeps_samples: bool) -> Vec<u64> {
     text
 }
 
+/// Creates a map with one value. Skips the test where the kernel has no BPF.
+fn create_map(kind: u32, value: u32) -> Result<OwnedFd, Failure> {
+    let mut attr = [pair(kind, 4), pair(value, 1), 0];
+    match bpf(MAP_CREATE, &mut attr) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            Err(Failure::Skip("the kernel has no BPF".into()))
+        }
+        number => Ok(descriptor(number?)),
+    }
+}
+
+/// Gets or sets the value of a map.
+fn transfer<T>(command: libc::c_int, map: &OwnedFd, value: &mut T) -> io::Result<()> {
+    let key = 0_u32;
+    let mut attr = [
+        map.as_raw_fd() as u64,
+        &raw const key as u64,
+        &raw mut *value as u64,
+        0,
+    ];
+    bpf(command, &mut attr).map(|_| ())
+}
+
+/// Loads a BPF program.
+fn load_program(kind: u32, mut text: Vec<u64>) -> io::Result<OwnedFd> {
+    let license = c"GPL";
+    let mut log = vec![0_u8; 16384];
+    let mut attr = [
+        // CAST: A program has at most 29 instructions.
+        pair(kind, text.len() as u32),
+        text.as_mut_ptr() as u64,
+        license.as_ptr() as u64,
+        pair(1, log.len() as u32),
+        log.as_mut_ptr() as u64,
+        0,
+    ];
+    let loaded = bpf(PROG_LOAD, &mut attr);
+    if loaded.is_err() {
+        println!("{}", String::from_utf8_lossy(&log).trim_end_matches('\0'));
+    }
+    loaded.map(descriptor)
+}
+
 /// A BPF program and its map. The program is attached until the event is closed.
 struct Attached {
     map: OwnedFd,
@@ -157,31 +216,8 @@ impl Attached {
     /// Attaches the program to the event. Skips the test where the kernel has no BPF.
     fn attach(event: &Event, keeps_samples: bool) -> Result<Self, Failure> {
         // CAST: The size is 48 bytes.
-        let value = size_of::<Seen>() as u32;
-        let mut attr = [pair(MAP_TYPE_ARRAY, 4), pair(value, 1), 0];
-        let map = match bpf(MAP_CREATE, &mut attr) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-                return Err(Failure::Skip("the kernel has no BPF".into()));
-            }
-            number => descriptor(number?),
-        };
-        let mut text = program(&map, keeps_samples);
-        let license = c"GPL";
-        let mut log = vec![0_u8; 16384];
-        let mut attr = [
-            // CAST: The program has 29 instructions.
-            pair(PROG_TYPE_PERF_EVENT, text.len() as u32),
-            text.as_mut_ptr() as u64,
-            license.as_ptr() as u64,
-            pair(1, log.len() as u32),
-            log.as_mut_ptr() as u64,
-            0,
-        ];
-        let loaded = bpf(PROG_LOAD, &mut attr);
-        if loaded.is_err() {
-            println!("{}", String::from_utf8_lossy(&log).trim_end_matches('\0'));
-        }
-        let program = descriptor(loaded?);
+        let map = create_map(MAP_TYPE_ARRAY, size_of::<Seen>() as u32)?;
+        let program = load_program(PROG_TYPE_PERF_EVENT, program(&map, keeps_samples))?;
         // SAFETY: The call passes two descriptors and no pointer.
         check_status(unsafe { libc::ioctl(event.as_raw_fd(), SET_BPF, program.as_raw_fd()) })?;
         Ok(Attached {
@@ -191,14 +227,8 @@ impl Attached {
     }
 
     fn seen(&self) -> io::Result<Seen> {
-        let (key, mut seen) = (0_u32, Seen::default());
-        let mut attr = [
-            self.map.as_raw_fd() as u64,
-            &raw const key as u64,
-            &raw mut seen as u64,
-            0,
-        ];
-        bpf(MAP_LOOKUP_ELEM, &mut attr)?;
+        let mut seen = Seen::default();
+        transfer(MAP_LOOKUP_ELEM, &self.map, &mut seen)?;
         Ok(seen)
     }
 }
@@ -268,6 +298,44 @@ fn of_a_cpu() -> Outcome {
     Ok(())
 }
 
+/// Compares the count that the program read when the test last left its CPU.
+fn reads_an_event_at_switches() -> Outcome {
+    cpu::pin_to(0)?;
+    let event = Attr::instructions().on_cpu(0).enabled().open()?;
+    let events = create_map(MAP_TYPE_PERF_EVENT_ARRAY, 4)?;
+    transfer(MAP_UPDATE_ELEM, &events, &mut event.as_raw_fd())?;
+    // The count, and the times enabled and running.
+    let map = create_map(MAP_TYPE_ARRAY, 24)?;
+    let mut text = lookup(&map, 7);
+    text.extend(load_constant(1, PSEUDO_MAP_FD, events.as_raw_fd() as u64));
+    text.extend([
+        move_constant(2, 0),
+        move_register(3, 7),
+        move_constant(4, 24),
+        call(FUNC_PERF_EVENT_READ_VALUE),
+        move_constant(0, 0),
+        insn(EXIT, [0, 0], 0, 0),
+    ]);
+    let program = load_program(PROG_TYPE_RAW_TRACEPOINT, text)?;
+    let name = c"sched_switch";
+    let mut attr = [name.as_ptr() as u64, program.as_raw_fd() as u64];
+    let _attached = descriptor(bpf(RAW_TRACEPOINT_OPEN, &mut attr)?);
+    let mut read = [[0_u64; 3]; 2];
+    let mut done = 0;
+    for values in &mut read {
+        done = work::run(100_000_000);
+        give_way();
+        transfer(MAP_LOOKUP_ELEM, &map, values)?;
+    }
+    let [[before, ..], [after, enabled, running]] = read;
+    let now = event.read()?;
+    println!("{read:?}, now {now:?}");
+    expect_within("at switches", after - before, done..done * 6 / 5)?;
+    check!(after <= now.value && enabled == running && enabled <= now.enabled);
+    Ok(())
+}
+
 ktap::main! {
     runs_at_each_sample, sees_the_programs_registers, reads_the_count, drops_samples, of_a_cpu,
+    reads_an_event_at_switches,
 }
