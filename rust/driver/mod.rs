@@ -263,6 +263,7 @@ impl perf::SharedPmu for Arc<Driver> {
     }
 
     fn takes_unused_pmus(&self) -> bool {
+        // See `interposed::other_enabled`.
         self.platform.hypervisor_mode
     }
 

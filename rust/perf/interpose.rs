@@ -578,8 +578,8 @@ impl<T: SharedPmu> Interposed<T> {
         let this = unsafe { Self::get() };
         if this.is_installed.load(Relaxed) {
             // The interposed driver may have had the PMU when the CPU went offline, but the
-            // registers have changed since then. This succeeds: no task has run here, so that
-            // driver has no events.
+            // registers may have changed since then. This succeeds: the events of that driver are
+            // on a PMU only while their task runs, and this thread runs.
             // SAFETY: Interrupts are off, and the hotplug core calls this in a thread, so no
             // callback is executing on this CPU.
             unsafe {
